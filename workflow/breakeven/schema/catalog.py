@@ -1,0 +1,86 @@
+"""What is known of each strategy, workload, technique and data set before torch is imported: metadata as data."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Objective = Literal["image-classification", "causal-lm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyMeta:
+    """How a strategy uses devices. ``options`` are the names its ``strategy_options`` may hold."""
+
+    name: str
+    title: str
+    max_devices: int | None = None
+    device_kinds: tuple[str, ...] = ("cpu", "cuda")
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadMeta:
+    """A model family that is built from a config, so it needs no download."""
+
+    name: str
+    title: str
+    objective: Objective
+    data: str
+    """The bundled data set it trains on unless the study names another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TechniqueMeta:
+    name: str
+    title: str
+    objectives: tuple[Objective, ...]
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetMeta:
+    """``samples`` is the size of the training split: one pass over it is an epoch."""
+
+    name: str
+    title: str
+    objective: Objective
+    source: str
+
+
+def _by_name(*items):  # type: ignore[no-untyped-def]
+    return {item.name: item for item in items}
+
+
+STRATEGIES: dict[str, StrategyMeta] = _by_name(
+    StrategyMeta(name="single", title="one device, no parallelism", max_devices=1),
+    StrategyMeta(name="ddp", title="distributed data parallelism: a replica per device, gradients averaged"),
+)
+
+WORKLOADS: dict[str, WorkloadMeta] = _by_name(
+    WorkloadMeta(name="mobilenet_v2", title="MobileNetV2", objective="image-classification", data="digits"),
+    WorkloadMeta(name="llama", title="Llama", objective="causal-lm", data="chat-en"),
+)
+
+TECHNIQUES: dict[str, TechniqueMeta] = _by_name(
+    TechniqueMeta(name="full", title="full training", objectives=("image-classification", "causal-lm")),
+    TechniqueMeta(
+        name="lora",
+        title="LoRA",
+        objectives=("causal-lm",),
+        options=("rank", "alpha", "target_modules"),
+    ),
+)
+
+DATASETS: dict[str, DatasetMeta] = _by_name(
+    DatasetMeta(
+        name="digits",
+        title="handwritten digits, 8 x 8, ten classes",
+        objective="image-classification",
+        source="scikit-learn's load_digits (UCI optical recognition of handwritten digits)",
+    ),
+    DatasetMeta(
+        name="chat-en",
+        title="English question-and-answer pairs",
+        objective="causal-lm",
+        source="chatterbot-corpus, data/english (BSD licence)",
+    ),
+)

@@ -1,0 +1,131 @@
+"""A spec is one cell of a sweep: everything that identifies a run, and nothing that does not (names, comments, limits)."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from breakeven.schema.measure_version import MEASURE_VERSION
+
+DeviceKind = Literal["cpu", "cuda"]
+Precision = Literal["fp32", "bf16"]
+Optimizer = Literal["sgd", "adamw"]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSource:
+    """What is trained on. ``sha256`` pins a file of the user's own; a bundled data set is pinned by its name."""
+
+    name: str
+    """A bundled data set (see ``schema.catalog.DATASETS``), or ``jsonl`` for a file of one's own."""
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A model and its objective."""
+
+    model: str
+    """A family built from a config (``schema.catalog.WORKLOADS``), a hub id (``org/name``) or a local model folder."""
+    revision: str | None = None
+    """The commit of a hub model; for a local folder a digest of what it holds."""
+    config: Json = field(default_factory=dict)
+    """Overrides of the family's model config, by the model library's own names."""
+    technique: str = "full"
+    technique_options: Json = field(default_factory=dict)
+    data: DataSource
+    sequence_length: int | None = None
+    """Tokens per sample after padding or truncation; language models only."""
+    image_size: int | None = None
+    """Pixels per side after resizing; image models only."""
+    trust_remote_code: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """One cell of the sweep. Equal specs are the same run, whichever study asks for it."""
+
+    workload: Workload
+    strategy: str
+    strategy_options: Json = field(default_factory=dict)
+    device_kind: DeviceKind
+    device_model: str
+    devices: int
+    devices_per_node: int
+    global_batch: int
+    """Samples per optimiser update, over all devices."""
+    precision: Precision = "fp32"
+    optimizer: Optimizer = "adamw"
+    learning_rate: float = 1e-3
+    updates: int = 40
+    """Optimiser updates run, warm-up included."""
+    min_warmup: int = 10
+    """Updates dropped at least before the measured window."""
+    seed: int = 0
+    timed: bool = True
+    """False where more ranks than devices run (``oversubscribe``): losses count, times do not."""
+    measure_version: int = MEASURE_VERSION
+
+    @property
+    def local_batch(self) -> int:
+        """Samples per device and update."""
+        return self.global_batch // self.devices
+
+    @property
+    def nodes(self) -> int:
+        return -(-self.devices // self.devices_per_node)
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no spaces, so that equal specs are equal text."""
+        return canonical_json(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Spec":
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, raw: Json) -> "Spec":
+        workload = dict(raw["workload"])
+        workload["data"] = DataSource(**workload["data"])
+        return cls(**{**raw, "workload": Workload(**workload)})
+
+
+def canonical_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest(value: Any, length: int = 8) -> str:
+    """The first hex digits of the sha256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]
+
+
+def slug(text: str) -> str:
+    """A file-name-safe form: letters, digits, ``_`` and single ``-``."""
+    return re.sub(r"-+", "-", re.sub(r"[^A-Za-z0-9_]+", "-", text)).strip("-").lower()
+
+
+def run_id(spec: Spec) -> str:
+    """A readable name plus 8 hex digits of what identifies the run, for example ``llama-lora-ddp-n2-b16-1f0c9a3e``."""
+    name = spec.workload.model.rstrip("/").rsplit("/", 1)[-1]
+    technique = [] if spec.workload.technique == "full" else [spec.workload.technique]
+    readable = "-".join([name, *technique, spec.strategy, f"n{spec.devices}", f"b{spec.global_batch}"])
+    return f"{slug(readable)[:80]}-{digest(dataclasses.asdict(spec))}"
+
+
+def data_id(workload: Workload) -> str:
+    """The name of the prepared data a workload reads: what changes the prepared bytes is in its digest."""
+    tokenizer: Json = {}
+    if workload.sequence_length is not None:
+        # A model built from a config gets a tokenizer trained on the data, of the config's vocabulary size;
+        # a model with weights brings its own.
+        tokenizer = {
+            "model": workload.model,
+            "revision": workload.revision,
+            "vocab_size": workload.config.get("vocab_size"),
+            "trust_remote_code": workload.trust_remote_code,
+        }
+    identity = {"data": dataclasses.asdict(workload.data), "tokenizer": tokenizer}
+    return f"{slug(workload.data.name)}-{digest(identity)}"

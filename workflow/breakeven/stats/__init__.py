@@ -1,0 +1,1 @@
+"""Estimators shared by every source: small pure functions over arrays."""
