@@ -33,6 +33,8 @@ class Point:
     """Seconds the work took: the measured window, or the whole run to its target."""
     samples: float | None
     """Work done in that time, in ``unit``; for a run to a target, samples until it was reached."""
+    time_s_se: float | None = None
+    """Standard error of ``time_s`` within the run (moving-block bootstrap over its steps); empty: unknown."""
     unit: str = "samples"
     target_work: float | None = None
     """Work that ``efficiency.csv`` quotes a time for (one epoch, say); empty: the smallest size's mean work."""

@@ -43,6 +43,10 @@ class Workload:
     """Pixels per side after resizing; image models only."""
     trust_remote_code: bool = False
 
+    @classmethod
+    def from_dict(cls, raw: Json) -> "Workload":
+        return cls(**{**raw, "data": DataSource(**raw["data"])})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
@@ -88,9 +92,7 @@ class Spec:
 
     @classmethod
     def from_dict(cls, raw: Json) -> "Spec":
-        workload = dict(raw["workload"])
-        workload["data"] = DataSource(**workload["data"])
-        return cls(**{**raw, "workload": Workload(**workload)})
+        return cls(**{**raw, "workload": Workload.from_dict(raw["workload"])})
 
 
 def canonical_json(value: Any) -> str:

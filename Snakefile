@@ -1,0 +1,81 @@
+# Breakeven: a table of contents. Stages are in workflow/rules/, all logic in workflow/breakeven/.
+from snakemake.utils import min_version
+
+min_version("9.20")
+
+
+configfile: "config/config.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/plan.smk"
+include: "workflow/rules/mlperf.smk"
+include: "workflow/rules/points.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/metrics.smk"
+include: "workflow/rules/scaling.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    """Everything that config/config.yaml names: measured, analysed, drawn, told."""
+    default_target: True
+    input:
+        TARGETS.everything(),
+
+
+rule plan:
+    """What would be measured, how many runs, at most how many device-hours. Measures nothing."""
+    input:
+        TARGETS.plans("measured"),
+    params:
+        runs=RUNS,
+    shell:
+        "python -m breakeven.head.forecast --runs {params.runs:q} {input:q}"
+
+
+rule data:
+    """Prepared data and fetched models: all that needs the network, to be run where there is one."""
+    input:
+        TARGETS.data(),
+
+
+rule mlperf:
+    """The studies of published results: tables and figures."""
+    input:
+        TARGETS.studies("mlperf"),
+
+
+rule measure:
+    """The measured runs and their records, nothing else."""
+    input:
+        TARGETS.records(),
+
+
+rule figures:
+    """The figures of every study."""
+    input:
+        TARGETS.figures(),
+
+
+rule report:
+    """The report, whose first lines are the answer."""
+    input:
+        TARGETS.report(),
+
+
+rule help:
+    """This table."""
+    params:
+        table=lambda _: help_table(workflow, TARGETS.results()),
+    shell:
+        "printf '%s\\n' {params.table:q}"
+
+
+onstart:
+    start(workflow)

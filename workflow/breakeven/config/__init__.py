@@ -1,0 +1,1 @@
+"""What the user writes: studies and platforms, checked by pydantic models and expanded into specs."""

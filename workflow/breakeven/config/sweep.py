@@ -1,0 +1,309 @@
+"""A measured study to cells: every combination of the sweep, checked before anything runs."""
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from breakeven.config.load import closest, explain
+from breakeven.config.machine import Machine
+from breakeven.config.models import MeasuredStudy, RunSettings, Sweep, WorkloadConfig
+from breakeven.schema.catalog import DATASETS, STRATEGIES, TECHNIQUES, WORKLOADS, Objective
+from breakeven.schema.errors import UserError
+from breakeven.schema.point import Scaling
+from breakeven.schema.spec import DataSource, Json, Spec, Workload, digest, run_id
+
+#: Keys that place a cell on a curve; every other swept key tells curves apart.
+ON_THE_CURVE = ("devices", "global_batch", "batch_per_device")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A spec and its place in a study: the same run may be a cell of several studies and series."""
+
+    run_id: str
+    spec: Spec
+    series: str
+    scaling: Scaling
+    sweep: str
+
+
+def cells(study: MeasuredStudy, machine: Machine, place: str) -> list[Cell]:
+    """Every cell of a study, in the file's order. ``place`` is the study's file, for messages.
+
+    Raises UserError naming study, sweep and row for the first cell that cannot be.
+    """
+    workload, objective = resolve_workload(study.workload, place)
+    title = workload_title(study.workload)
+    result: dict[tuple[str, str], Cell] = {}
+    matched = [0] * len(study.exclude)
+    for sweep_name, sweep in study.sweeps.items():
+        rows = list(_rows(study, sweep_name, sweep, machine, place))
+        kept = 0
+        for row, settings, swept in rows:
+            where = f"{place}: sweep '{sweep_name}', {row}"
+            if settings.devices == "auto":
+                raise AssertionError("devices are resolved by _rows")
+            if _excluded(settings, study.exclude, matched):
+                continue
+            kept += 1
+            spec = _spec(settings, sweep, workload, machine, where)
+            scaling: Scaling = "strong" if settings.global_batch is not None else "weak"
+            cell = Cell(
+                run_id=run_id(spec),
+                spec=spec,
+                series=", ".join([title, spec.strategy, *_labels(swept), scaling]),
+                scaling=scaling,
+                sweep=sweep_name,
+            )
+            result.setdefault((cell.run_id, cell.series), cell)
+        if not kept:
+            raise UserError(
+                f"{place}: sweep '{sweep_name}' is empty: "
+                + ("'exclude' leaves no cell of it." if rows else "a list in it has no value.")
+            )
+    for rule, count in zip(study.exclude, matched, strict=True):
+        if not count:
+            raise UserError(f"{place}: 'exclude' row {rule} matches no cell. Remove it or mend its values.")
+    _refuse_two_batches(result.values(), place)
+    return list(result.values())
+
+
+def _refuse_two_batches(found: Any, place: str) -> None:
+    seen: dict[tuple[str, int], Cell] = {}
+    for cell in found:
+        other = seen.setdefault((cell.series, cell.spec.devices), cell)
+        if other is not cell:
+            raise UserError(
+                f"{place}: series '{cell.series}' has two cells at {cell.spec.devices} devices "
+                f"(global batches {other.spec.global_batch} and {cell.spec.global_batch}). "
+                "One batch per curve: put the other in a study of its own."
+            )
+
+
+def workload_title(workload: WorkloadConfig) -> str:
+    if workload.title:
+        return workload.title
+    meta = WORKLOADS.get(workload.model)
+    name = meta.title if meta else workload.model.rstrip("/").rsplit("/", 1)[-1]
+    return name if workload.technique == "full" else f"{name} + {TECHNIQUES[workload.technique].title}"
+
+
+def resolve_workload(config: WorkloadConfig, place: str) -> tuple[Workload, Objective]:
+    """The workload with its defaults filled and its own files pinned by content."""
+    technique = TECHNIQUES.get(config.technique)
+    if technique is None:
+        raise UserError(
+            f"{place}: workload.technique '{config.technique}' is unknown. {closest(config.technique, TECHNIQUES)}"
+        )
+    for option in config.technique_options:
+        if option not in technique.options:
+            raise UserError(
+                f"{place}: workload.technique_options: unknown key '{option}'. {closest(option, technique.options)}"
+            )
+    meta = WORKLOADS.get(config.model)
+    objective: Objective = meta.objective if meta else "causal-lm"
+    if objective not in technique.objectives:
+        raise UserError(
+            f"{place}: technique '{config.technique}' does not apply to model '{config.model}' ({objective})."
+        )
+    if objective == "causal-lm" and config.image_size is not None:
+        raise UserError(f"{place}: workload.image_size is for image models; '{config.model}' takes sequence_length.")
+    if objective == "image-classification" and config.sequence_length is not None:
+        raise UserError(f"{place}: workload.sequence_length is for language models; '{config.model}' takes image_size.")
+    return (
+        Workload(
+            model=config.model,
+            revision=_revision(config, place),
+            config=config.config,
+            technique=config.technique,
+            technique_options=config.technique_options,
+            data=_data(config, objective, meta.data if meta else None, place),
+            sequence_length=(config.sequence_length or 128) if objective == "causal-lm" else None,
+            image_size=(config.image_size or 32) if objective == "image-classification" else None,
+            trust_remote_code=config.trust_remote_code,
+        ),
+        objective,
+    )
+
+
+def _revision(config: WorkloadConfig, place: str) -> str | None:
+    if config.model in WORKLOADS:
+        return None
+    folder = Path(config.model)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise UserError(
+                f"{place}: workload.model: folder '{folder}' holds no config.json, so it is no model folder."
+            )
+        # Weights may be many GB: their size and the config's content tell one folder from another.
+        files = {
+            path.relative_to(folder).as_posix(): _file_digest(path)
+            if path.suffix == ".json"
+            else str(path.stat().st_size)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+        return f"folder-{digest(files)}"
+    parts = config.model.split("/")
+    if len(parts) == 2 and all(parts) and not config.model.startswith((".", "~")):
+        revision = config.revision or ""
+        if len(revision) != 40 or any(c not in "0123456789abcdef" for c in revision):
+            raise UserError(
+                f"{place}: workload.revision: a hub model is pinned by the commit it is at (40 hex digits); "
+                f"found {config.revision!r}. The hub shows it under 'Files', 'History'."
+            )
+        return revision
+    raise UserError(
+        f"{place}: workload.model '{config.model}' is no family, no hub id (org/name) and no folder. "
+        f"{closest(config.model, WORKLOADS)}"
+    )
+
+
+def _data(config: WorkloadConfig, objective: Objective, default: str | None, place: str) -> DataSource:
+    if config.data is None:
+        if default is None:
+            raise UserError(f"{place}: workload.data is missing: name a JSONL file (data: {{file: my.jsonl}}).")
+        return DataSource(name=default)
+    if config.data.file:
+        path = Path(config.data.file)
+        if objective != "causal-lm":
+            raise UserError(f"{place}: workload.data.file: a JSONL file holds text; '{config.model}' trains on images.")
+        if not path.is_file():
+            raise UserError(f"{place}: workload.data.file: {path}: no such file (paths start where you run snakemake).")
+        return DataSource(name="jsonl", sha256=_file_digest(path))
+    dataset = DATASETS.get(config.data.name)
+    if dataset is None:
+        raise UserError(
+            f"{place}: workload.data.name '{config.data.name}' is unknown. {closest(config.data.name, DATASETS)}"
+        )
+    if dataset.objective != objective:
+        raise UserError(
+            f"{place}: data '{dataset.name}' is for {dataset.objective}, model '{config.model}' for {objective}."
+        )
+    return DataSource(name=dataset.name)
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _rows(
+    study: MeasuredStudy, name: str, sweep: Sweep, machine: Machine, place: str
+) -> Iterator[tuple[str, RunSettings, Json]]:
+    """Every row of a sweep: its place in words, its settings, and the keys that the sweep varies."""
+    if sweep.grid is not None:
+        axes = {key: value if isinstance(value, list) else [value] for key, value in sweep.grid.items()}
+        varied = [key for key, values in axes.items() if len(values) > 1]
+        combos = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+        named = [(f"cell {{{', '.join(f'{k}: {v}' for k, v in combo.items())}}}", combo) for combo in combos]
+    else:
+        combos = list(sweep.cases or [])
+        varied = sorted({key for combo in combos for key in combo if any(c.get(key) != combo[key] for c in combos)})
+        named = [(f"case {i}", combo) for i, combo in enumerate(combos, 1)]
+    for row, combo in named:
+        merged = {**study.defaults, **combo}
+        if "batch_per_device" in combo and "global_batch" not in combo:
+            merged.pop("global_batch", None)
+        if "global_batch" in combo and "batch_per_device" not in combo:
+            merged.pop("batch_per_device", None)
+        try:
+            settings = RunSettings.model_validate(merged)
+        except ValidationError as error:
+            raise explain(error, None, f"{place}: sweep '{name}', {row}", RunSettings) from None
+        swept = {key: combo[key] for key in varied if key in combo and key not in (*ON_THE_CURVE, "strategy")}
+        if settings.devices != "auto":
+            yield row, settings, swept
+            continue
+        strategy = STRATEGIES.get(settings.strategy)
+        limit = min(study.max_devices, machine.devices, strategy.max_devices or study.max_devices if strategy else 1)
+        for devices in powers_of_two(limit):
+            yield f"{row} at {devices} devices", settings.model_copy(update={"devices": devices}), swept
+
+
+def powers_of_two(limit: int) -> list[int]:
+    """1, 2, 4, ... up to and including ``limit``."""
+    return [2**k for k in range(max(limit, 1).bit_length())]
+
+
+def _excluded(settings: RunSettings, exclude: list[Json], matched: list[int]) -> bool:
+    hit = False
+    values = settings.model_dump()
+    for i, rule in enumerate(exclude):
+        if all(values.get(key) in (want if isinstance(want, list) else [want]) for key, want in rule.items()):
+            matched[i] += 1
+            hit = True
+    return hit
+
+
+def _labels(swept: Json) -> list[str]:
+    return [f"{key} {value}" if not isinstance(value, str) else value for key, value in swept.items()]
+
+
+def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Machine, where: str) -> Spec:
+    strategy = STRATEGIES.get(settings.strategy)
+    devices = int(settings.devices)
+    if strategy is None:
+        raise UserError(f"{where}: strategy '{settings.strategy}' is unknown. {closest(settings.strategy, STRATEGIES)}")
+    for option in settings.strategy_options:
+        if option not in strategy.options:
+            known = closest(option, strategy.options) if strategy.options else "It takes none."
+            raise UserError(f"{where}: strategy '{strategy.name}' has no option '{option}'. {known}")
+    if strategy.max_devices and devices > strategy.max_devices:
+        raise UserError(
+            f"{where}: strategy '{strategy.name}' runs on {strategy.max_devices} device, not on {devices}. "
+            "Use another strategy, such as 'ddp'."
+        )
+    if devices > machine.devices and not sweep.oversubscribe:
+        raise UserError(
+            f"{where}: {devices} devices, but the platform has {machine.devices} "
+            f"({machine.nodes} node(s) of {machine.devices_per_node} x {machine.device_model}). "
+            f"Use at most {machine.devices}, or a platform with more (config/platforms/)."
+        )
+    if machine.device_kind not in strategy.device_kinds:
+        raise UserError(f"{where}: strategy '{strategy.name}' does not run on {machine.device_kind}.")
+    return Spec(
+        workload=workload,
+        strategy=settings.strategy,
+        strategy_options=settings.strategy_options,
+        device_kind=machine.device_kind,
+        device_model=machine.device_model,
+        devices=devices,
+        devices_per_node=machine.devices_per_node,
+        global_batch=_global_batch(settings, devices, where),
+        precision=settings.precision,
+        optimizer=settings.optimizer,
+        learning_rate=settings.learning_rate,
+        updates=_updates(settings, where),
+        min_warmup=settings.min_warmup,
+        seed=settings.seed,
+        timed=not sweep.oversubscribe,
+    )
+
+
+def _global_batch(settings: RunSettings, devices: int, where: str) -> int:
+    if (settings.global_batch is None) == (settings.batch_per_device is None):
+        raise UserError(f"{where}: give either global_batch (strong scaling) or batch_per_device (weak scaling).")
+    if settings.global_batch is None:
+        return int(settings.batch_per_device or 0) * devices
+    if settings.global_batch % devices:
+        near = max(devices, settings.global_batch // devices * devices)
+        raise UserError(
+            f"{where}: global_batch {settings.global_batch} does not divide among {devices} devices. "
+            f"Use a multiple of {devices}, such as {near} or {near + devices}."
+        )
+    return settings.global_batch
+
+
+def _updates(settings: RunSettings, where: str) -> int:
+    if settings.updates < settings.min_warmup + 2:
+        raise UserError(
+            f"{where}: {settings.updates} updates with min_warmup {settings.min_warmup} leave no window to measure. "
+            f"Use at least {settings.min_warmup + 2} updates."
+        )
+    return settings.updates

@@ -1,0 +1,208 @@
+"""The whole plan of one invocation: every study expanded, every path known, before Snakemake builds its graph."""
+
+import dataclasses
+import json
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from snakemake.io import ancient
+
+from breakeven.config.load import load_config, load_platform, load_study, study_name
+from breakeven.config.machine import Machine, resolve
+from breakeven.config.models import Config, MeasuredStudy, MlperfStudy, PointsStudy
+from breakeven.config.sweep import Cell, cells, workload_title
+from breakeven.head.sources import PACKAGE
+from breakeven.schema.errors import UserError
+from breakeven.schema.spec import Spec, canonical_json, data_id, slug
+
+RUNS = "results/runs"
+STUDIES = "results/studies"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPlan:
+    """One study, ready for rules: ``document`` is the text of its plan.json."""
+
+    name: str
+    source: str
+    workloads: dict[str, str]
+    """Slug of each workload and its title."""
+    document: str
+    cells: list[Cell]
+    repeats: int
+    timeout_min: int
+    data_file: str | None
+    model: str
+    table: str | None
+    facts: str | None
+
+    def steps(self) -> list[str]:
+        return [record.replace("record.json", "steps.npz") for record in self.records()]
+
+    def records(self) -> list[str]:
+        runs = dict.fromkeys(cell.run_id for cell in self.cells)
+        return [f"{RUNS}/{run}/r{repeat}/record.json" for run in runs for repeat in range(1, self.repeats + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What rules look things up in. ``specs`` maps a run id to its spec, ``owner`` to the study that asks first."""
+
+    config: Config
+    studies: dict[str, StudyPlan]
+    specs: dict[str, Spec]
+    owner: dict[str, StudyPlan]
+
+    def of(self, source: str) -> list[StudyPlan]:
+        return [study for study in self.studies.values() if study.source == source]
+
+    def pattern(self, source: str) -> str:
+        """A regular expression that matches the names of the studies of one source and nothing else."""
+        return "|".join(re.escape(study.name) for study in self.of(source)) or "(?!)"
+
+    def spec_json(self, run: str) -> str:
+        return self.specs[run].to_json()
+
+    def timeout_min(self, run: str) -> int:
+        return self.owner[run].timeout_min
+
+    def data_path(self, run: str) -> str:
+        return f"results/data/{data_id(self.specs[run].workload)}.npz"
+
+    def run_inputs(self, wildcards: Any) -> dict[str, str]:
+        """What a measured run reads. Ancient: the content is in the run's identity, its date means nothing."""
+        spec = self.specs[wildcards.run_id]
+        inputs = {"data": ancient(self.data_path(wildcards.run_id))}
+        if is_hub(spec):
+            inputs["model"] = ancient(model_dir(spec))
+        return inputs
+
+    def data_inputs(self, wildcards: Any) -> dict[str, str]:
+        """The files that data are prepared from: a JSONL of the user's, a fetched model with its tokenizer."""
+        run = self.data_runs()[wildcards.data_id]
+        inputs = {}
+        if file := self.owner[run].data_file:
+            inputs["file"] = file
+        if is_hub(self.specs[run]):
+            inputs["model"] = ancient(model_dir(self.specs[run]))
+        return inputs
+
+    def data_arguments(self, name: str) -> list[str]:
+        run = self.data_runs()[name]
+        arguments = ["--workload", canonical_json(dataclasses.asdict(self.specs[run].workload))]
+        if file := self.owner[run].data_file:
+            arguments += ["--file", file]
+        if folder := model_dir(self.specs[run]):
+            arguments += ["--model-dir", folder]
+        return arguments
+
+    def model_dir(self, run: str) -> str:
+        """The folder of the model's files: the user's own, the fetched one, or none where a config is enough."""
+        return model_dir(self.specs[run])
+
+    def data_runs(self) -> dict[str, str]:
+        """Each data id and one run that reads it."""
+        return {data_id(spec.workload): run for run, spec in self.specs.items()}
+
+    def hub_models(self) -> dict[str, tuple[str, str]]:
+        """Folder name of each hub model to fetch, with its id and commit."""
+        return {
+            hub_folder(spec): (spec.workload.model, spec.workload.revision or "")
+            for spec in self.specs.values()
+            if is_hub(spec)
+        }
+
+    def records(self) -> list[str]:
+        return list(dict.fromkeys(record for study in self.studies.values() for record in study.records()))
+
+    def priority(self, run: str, repeat: int) -> int:
+        """Blocked random order: all first repeats in random order, then all second ones. Higher runs first."""
+        shuffled = random.Random(f"{self.config.order_seed}-{repeat}")  # noqa: S311  an order, not a secret
+        order = sorted(self.specs)
+        shuffled.shuffle(order)
+        return 1_000_000 - repeat * 10_000 - order.index(run)
+
+
+def is_hub(spec: Spec) -> bool:
+    return len(spec.workload.revision or "") == 40
+
+
+def hub_folder(spec: Spec) -> str:
+    return f"{slug(spec.workload.model)}-{(spec.workload.revision or '')[:12]}"
+
+
+def model_dir(spec: Spec) -> str:
+    if is_hub(spec):
+        return f"results/models/{hub_folder(spec)}"
+    return spec.workload.model if (spec.workload.revision or "").startswith("folder-") else ""
+
+
+def make_plan(raw: Mapping[str, Any], config_file: Path = Path("config/config.yaml")) -> Plan:
+    """Expand every study the config names. Raises UserError for the first thing that cannot be."""
+    config = load_config(raw, config_file)
+    studies: dict[str, StudyPlan] = {}
+    specs: dict[str, Spec] = {}
+    owner: dict[str, StudyPlan] = {}
+    for entry in config.studies:
+        name = study_name(entry)
+        if name in studies:
+            raise UserError(f"{config_file}: two entries of 'studies' are named '{name}'. Rename one of the files.")
+        studies[name] = study = _expand(entry, name, config, config_file.parent)
+        for cell in study.cells:
+            specs[cell.run_id] = cell.spec
+            # A run shared by studies is limited by the most patient of them.
+            if cell.run_id not in owner or owner[cell.run_id].timeout_min < study.timeout_min:
+                owner[cell.run_id] = study
+    return Plan(config, studies, specs, owner)
+
+
+def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
+    study, file = load_study(entry, folder / "studies")
+    place = str(file.path) if file else entry
+    machine: Machine | None = None
+    found: list[Cell] = []
+    if isinstance(study, MeasuredStudy):
+        machine = resolve(load_platform(study.platform, folder / "platforms"))
+        found = cells(study, machine, place)
+        titles = [workload_title(study.workload)]
+    elif isinstance(study, MlperfStudy):
+        titles = list(study.workloads.values())
+    else:
+        titles = [study.workload or name]
+        if not Path(study.table).is_file():
+            where = file.where(["table"]) if file else place
+            raise UserError(f"{where}: table {study.table}: no such file (paths start where you run snakemake).")
+    workloads = {slug(title): title for title in titles}
+    if len(workloads) < len(titles):
+        raise UserError(f"{place}: two workloads have the same title. Give each its own.")
+    document = {
+        "study": name,
+        "title": study.title,
+        "source": study.source,
+        "config": place,
+        "workloads": titles,
+        "criterion": config.criterion.model_dump(),
+        "settings": study.model_dump(mode="json"),
+        "machine": dataclasses.asdict(machine) | {"device_word": machine.device_word} if machine else None,
+        "repeats": study.repeats if isinstance(study, MeasuredStudy) else None,
+        "cells": [dataclasses.asdict(cell) for cell in found],
+    }
+    return StudyPlan(
+        name=name,
+        source=study.source,
+        workloads=workloads,
+        document=json.dumps(document, indent=1, sort_keys=True) + "\n",
+        cells=found,
+        repeats=study.repeats if isinstance(study, MeasuredStudy) else 0,
+        timeout_min=study.timeout_min if isinstance(study, MeasuredStudy) else 0,
+        data_file=(study.workload.data.file or None)
+        if isinstance(study, MeasuredStudy) and study.workload.data
+        else None,
+        model=study.workload.model if isinstance(study, MeasuredStudy) else "",
+        table=study.table if isinstance(study, PointsStudy) else None,
+        facts=str(PACKAGE / f"mlperf/facts/{study.round}_runs.csv") if isinstance(study, MlperfStudy) else None,
+    )

@@ -1,0 +1,87 @@
+"""The files behind every target, and the table that ``snakemake help`` prints."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from breakeven.head.plan import STUDIES, Plan, StudyPlan
+
+TABLES = ("points.csv", "efficiency.csv", "breakeven.csv")
+MEASURED_TABLES = ("runs.csv", "equivalence.csv")
+FIGURES = ("time", "efficiency")
+REPORT = "results/report.html"
+ANSWER = "results/answer.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What each target rule asks for. Every table is asked for by name, so that a deleted one is made again."""
+
+    plan: Plan
+
+    def everything(self) -> list[str]:
+        studies = [path for study in self.plan.studies.values() for path in _study(study)]
+        return [*self.data(), *self.records(), *studies, *self.report()]
+
+    def plans(self, source: str) -> list[str]:
+        return [f"{STUDIES}/{study.name}/plan.json" for study in self.plan.of(source)]
+
+    def data(self) -> list[str]:
+        prepared = [f"results/data/{name}.npz" for name in self.plan.data_runs()]
+        return [*prepared, *(f"results/models/{name}" for name in self.plan.hub_models())]
+
+    def records(self) -> list[str]:
+        return self.plan.records()
+
+    def studies(self, source: str) -> list[str]:
+        return [path for study in self.plan.of(source) for path in _study(study)]
+
+    def figures(self) -> list[str]:
+        return [path for study in self.plan.studies.values() for path in _figures(study)]
+
+    def report_inputs(self) -> list[str]:
+        return [path for study in self.plan.studies.values() for path in _study(study)]
+
+    def report(self) -> list[str]:
+        return [REPORT, ANSWER]
+
+    def results(self) -> dict[str, list[str]]:
+        """Each target's name and where a person finds what it makes."""
+        studies = [f"{STUDIES}/{study.name}/" for study in self.plan.studies.values()]
+        mlperf = [f"{STUDIES}/{study.name}/" for study in self.plan.of("mlperf")]
+        return {
+            "all": [REPORT, ANSWER, *studies],
+            "plan": [],
+            "data": ["results/data/", *(["results/models/"] if self.plan.hub_models() else [])],
+            "mlperf": mlperf,
+            "measure": ["results/runs/"],
+            "figures": [f"{path}figures/" for path in studies],
+            "report": [REPORT, ANSWER],
+            "help": [],
+        }
+
+
+def _figures(study: StudyPlan) -> list[str]:
+    folder = f"{STUDIES}/{study.name}/figures"
+    return [f"{folder}/{workload}/{figure}.svg" for workload in study.workloads for figure in FIGURES]
+
+
+def _study(study: StudyPlan) -> list[str]:
+    folder = f"{STUDIES}/{study.name}"
+    tables = (*TABLES, *MEASURED_TABLES) if study.source == "measured" else TABLES
+    return [f"{folder}/plan.json", *(f"{folder}/tables/{table}" for table in tables), *_figures(study)]
+
+
+def help_table(workflow: Any, results: dict[str, list[str]]) -> str:
+    """A line per target: the command, the rule's docstring, and where its results are."""
+    commands = {name: "snakemake" if name == "all" else f"snakemake {name}" for name in results}
+    width = max(map(len, commands.values()))
+    lines = []
+    for name, command in commands.items():
+        lines.append(f"{command:<{width}}  {_doc(workflow, name)}")
+        if results[name]:
+            lines.append(f"{'':<{width}}    -> {', '.join(results[name])}")
+    return "\n".join(lines)
+
+
+def _doc(workflow: Any, name: str) -> str:
+    return " ".join((workflow.get_rule(name).docstring or "").split())

@@ -1,0 +1,1 @@
+"""Reading what runs left behind."""

@@ -1,0 +1,25 @@
+# The plan of this invocation and the names rules look things up by. The package decides; rules ask.
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
+
+from breakeven.head.hooks import announce, guarded, prepare, start
+from breakeven.head.plan import RUNS, make_plan
+from breakeven.head.sources import sources
+from breakeven.head.targets import Targets, help_table
+
+prepare(workflow)
+PLAN = guarded(lambda: make_plan(config))
+TARGETS = Targets(PLAN)
+announce(workflow, TARGETS.results())
+
+
+wildcard_constraints:
+    study=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    workload=r"[a-z0-9_-]+",
+    run_id=r"[a-z0-9_-]+",
+    repeat=r"[1-9][0-9]*",
+    data_id=r"[a-z0-9_-]+",
+    model=r"[a-z0-9_-]+",
+    figure="time|efficiency",

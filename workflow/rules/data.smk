@@ -1,0 +1,29 @@
+# Data prepared once; what it is, is in its name. Models of a hub are fetched at the commit the study pins.
+rule fetch_model:
+    output:
+        directory("results/models/{model}"),
+    log:
+        "results/logs/fetch_model/{model}.log",
+    conda:
+        "../../envs/measure.yaml"
+    params:
+        model=lambda w: PLAN.hub_models()[w.model][0],
+        revision=lambda w: PLAN.hub_models()[w.model][1],
+    shell:
+        "python -m breakeven.datasets.fetch --model {params.model:q} --revision {params.revision:q}"
+        " --output {output:q} 2> {log:q}"
+
+
+rule prepare_data:
+    input:
+        unpack(PLAN.data_inputs),
+    output:
+        "results/data/{data_id}.npz",
+    log:
+        "results/logs/prepare_data/{data_id}.log",
+    conda:
+        "../../envs/measure.yaml"
+    params:
+        arguments=lambda w: PLAN.data_arguments(w.data_id),
+    shell:
+        "python -m breakeven.datasets {params.arguments:q} --output {output:q} 2> {log:q}"

@@ -1,0 +1,28 @@
+# One job per run. The record and its arrays are its only outputs; exit codes and locks are in docs/measuring.md.
+#
+# `exec` makes the launcher a child of Snakemake itself, whose death it watches. The data are `ancient` because their
+# content is in the run's identity: preparing them again must not measure again.
+rule measure_run:
+    input:
+        unpack(PLAN.run_inputs),
+    output:
+        record="results/runs/{run_id}/r{repeat}/record.json",
+        steps="results/runs/{run_id}/r{repeat}/steps.npz",
+    log:
+        "results/runs/{run_id}/r{repeat}/run.log",
+    priority: lambda w: PLAN.priority(w.run_id, int(w.repeat))
+    conda:
+        "../../envs/measure.yaml"
+    resources:
+        machine=100,
+        # Limits are resources, not parameters: raising one must not measure again. The launcher ends a run itself,
+        # two minutes before a batch system would kill it and lose what it left.
+        timeout_min=lambda w: PLAN.timeout_min(w.run_id),
+        runtime=lambda w: PLAN.timeout_min(w.run_id) + 2,
+    params:
+        spec=lambda w: PLAN.spec_json(w.run_id),
+        model_dir=lambda w: PLAN.model_dir(w.run_id),
+    shell:
+        "exec python -m breakeven.measure --spec {params.spec:q} --repeat {wildcards.repeat}"
+        " --data {input.data:q} --record {output.record:q} --steps {output.steps:q} --log {log:q}"
+        " --timeout-min {resources.timeout_min} --model-dir {params.model_dir:q} --progress results/.progress.json"

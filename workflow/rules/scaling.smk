@@ -1,0 +1,22 @@
+# Points to the curve: efficiency, speed-up, device-hours, break-even.
+rule scaling:
+    input:
+        points="results/studies/{study}/tables/points.csv",
+        code=sources("scaling", "stats"),
+    output:
+        efficiency=report(
+            "results/studies/{study}/tables/efficiency.csv",
+            caption="../report/efficiency-table.rst",
+            category="{study}",
+            labels={"what": "efficiency table"},
+        ),
+        breakeven="results/studies/{study}/tables/breakeven.csv",
+    log:
+        "results/logs/{study}/scaling.log",
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        threshold=PLAN.config.criterion.efficiency,
+    shell:
+        "python -m breakeven.scaling --points {input.points:q} --threshold {params.threshold}"
+        " --efficiency {output.efficiency:q} --breakeven {output.breakeven:q} 2> {log:q}"
