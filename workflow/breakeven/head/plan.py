@@ -1,5 +1,6 @@
 """The whole plan of one invocation: every study expanded, every path known, before Snakemake builds its graph."""
 
+import csv
 import dataclasses
 import json
 import random
@@ -11,7 +12,7 @@ from typing import Any
 
 from snakemake.io import ancient
 
-from breakeven.config.load import load_config, load_platform, load_study, study_name
+from breakeven.config.load import closest, load_config, load_platform, load_study, study_name
 from breakeven.config.machine import Machine, resolve
 from breakeven.config.models import Config, MeasuredStudy, MlperfStudy, PointsStudy
 from breakeven.config.sweep import Cell, cells, workload_title
@@ -160,6 +161,23 @@ def make_plan(raw: Mapping[str, Any], config_file: Path = Path("config/config.ya
     return Plan(config, studies, specs, owner)
 
 
+def facts_path(study: MlperfStudy) -> Path:
+    return PACKAGE / "mlperf" / "facts" / f"{study.round}_runs.csv"
+
+
+def refuse_unknown_facts(study: MlperfStudy, place: str) -> None:
+    """Benchmarks and families are what the round's facts hold, so a typing error is found before anything runs."""
+    with facts_path(study).open(newline="") as file:
+        held = {(row["benchmark"], row["accelerator_family"]) for row in csv.DictReader(file)}
+    for benchmark in study.workloads:
+        if benchmark not in (known := {name for name, _ in held}):
+            raise UserError(f"{place}: workloads: unknown benchmark '{benchmark}'. {closest(benchmark, known)}")
+        if study.family not in (families := {family for name, family in held if name == benchmark}):
+            raise UserError(
+                f"{place}: family '{study.family}' has no result of '{benchmark}'. {closest(study.family, families)}"
+            )
+
+
 def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
     study, file = load_study(entry, folder / "studies")
     place = str(file.path) if file else entry
@@ -170,6 +188,7 @@ def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
         found = cells(study, machine, place)
         titles = [workload_title(study.workload)]
     elif isinstance(study, MlperfStudy):
+        refuse_unknown_facts(study, place)
         titles = list(study.workloads.values())
     else:
         titles = [study.workload or name]
@@ -204,5 +223,5 @@ def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
         else None,
         model=study.workload.model if isinstance(study, MeasuredStudy) else "",
         table=study.table if isinstance(study, PointsStudy) else None,
-        facts=str(PACKAGE / f"mlperf/facts/{study.round}_runs.csv") if isinstance(study, MlperfStudy) else None,
+        facts=str(facts_path(study)) if isinstance(study, MlperfStudy) else None,
     )

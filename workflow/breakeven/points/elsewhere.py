@@ -1,6 +1,7 @@
 """A table of one's own timings as points. ``python -m breakeven.points.elsewhere``: a CSV to points.csv."""
 
 import argparse
+import json
 import math
 from pathlib import Path
 from typing import Any, Literal
@@ -150,13 +151,13 @@ def infer_scaling(series: pd.DataFrame) -> Literal["weak", "strong", "free"]:
 @command
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", type=Path, required=True)
-    parser.add_argument("--study", required=True)
-    parser.add_argument("--workload", required=True)
-    parser.add_argument("--device", required=True)
+    parser.add_argument("--plan", type=Path, required=True, help="the study's plan.json")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    write_points(read_timings(args.table, args.study, args.workload, args.device), args.output)
+    plan = json.loads(args.plan.read_text())
+    settings = plan["settings"]
+    points = read_timings(Path(settings["table"]), plan["study"], plan["workloads"][0], settings["device"])
+    write_points(points, args.output)
 
 
 if __name__ == "__main__":

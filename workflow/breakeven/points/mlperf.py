@@ -100,29 +100,16 @@ def _nothing_of(benchmark: str, family: str, facts: pd.DataFrame) -> str:
     return f"No scored submission of {benchmark} on {family!r}. Accelerator families with {benchmark}: {known}."
 
 
-def _titles(text: str) -> dict[str, str]:
-    try:
-        titles = json.loads(text)
-    except ValueError:
-        titles = None
-    if not isinstance(titles, dict) or not all(isinstance(title, str) and title for title in titles.values()):
-        raise UserError(
-            f"--workloads {text!r}: must be a JSON object from benchmark to the title shown, "
-            'for example {"bert": "BERT"}.'
-        )
-    return titles
-
-
 @command
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m breakeven.points.mlperf", description=__doc__)
-    parser.add_argument("--study", required=True, help="the study's name")
+    parser.add_argument("--plan", type=Path, required=True, help="the study's plan.json")
     parser.add_argument("--facts", type=Path, required=True, help="table of run facts (breakeven.mlperf.extract)")
-    parser.add_argument("--workloads", required=True, metavar="JSON", help="benchmark to title, a JSON object")
-    parser.add_argument("--family", default="H100-SXM", help="accelerator family (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="the points.csv to write")
     args = parser.parse_args()
-    points = mlperf_points(read_facts(args.facts), args.study, _titles(args.workloads), args.family)
+    plan = json.loads(args.plan.read_text())
+    settings = plan["settings"]
+    points = mlperf_points(read_facts(args.facts), plan["study"], settings["workloads"], settings["family"])
     write_points(points, args.output)
 
 
