@@ -1,0 +1,87 @@
+"""A page of panels laid out in inches: header, panels, legend, note. Nothing moves by itself."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from breakeven.figures.theme import INK, MUTED
+
+_LEFT, _TITLE, _XLABEL, _LEGEND_ROW, _NOTE_ROW = 0.78, 0.58, 0.6, 0.21, 0.145
+_LABEL_CHAR_IN, _LEGEND_KEY_IN = 0.078, 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One entry of the legend."""
+
+    handle: Artist
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    figure: Figure
+    axes: list[list[Axes]]
+    """By row and column."""
+    panel_in: tuple[float, float]
+
+
+def page(
+    *,
+    width: float,
+    panel_height: float,
+    rows: int,
+    columns: int,
+    right: float,
+    above: float,
+    title: str,
+    subtitle: str,
+    keys: Sequence[Key],
+    note: str = "",
+) -> Page:
+    """``right``: room beside each panel for labels; ``above``: room over each panel for its title and marks."""
+    per_row = _columns(keys, width - 0.3)
+    legend_height = math.ceil(len(keys) / per_row) * _LEGEND_ROW + 0.12 if keys else 0.0
+    note_lines = textwrap.wrap(note, int((width - 0.4) / 0.058))
+    note_height = len(note_lines) * _NOTE_ROW + 0.06 if note else 0.0
+    row_height = above + panel_height + _XLABEL
+    height = _TITLE + rows * row_height + legend_height + note_height
+    figure = Figure(figsize=(width, height))
+    panel_width = (width - columns * (_LEFT + right)) / columns
+
+    def panel(row: int, column: int) -> Axes:
+        left = _LEFT + column * (_LEFT + right + panel_width)
+        bottom = height - _TITLE - row * row_height - above - panel_height
+        return figure.add_axes((left / width, bottom / height, panel_width / width, panel_height / height))
+
+    figure.text(0.16 / width, 1 - 0.1 / height, title, fontsize=13, fontweight="bold", color=INK, va="top")
+    figure.text(0.16 / width, 1 - 0.38 / height, subtitle, fontsize=9, color=MUTED, va="top")
+    axes = [[panel(row, column) for column in range(columns)] for row in range(rows)]
+    if keys:
+        figure.legend(
+            [k.handle for k in keys],
+            [k.label for k in keys],
+            loc="upper left",
+            bbox_to_anchor=(0.16 / width, (legend_height + note_height) / height),
+            ncols=per_row,
+            frameon=False,
+            borderpad=0,
+            borderaxespad=0,
+            handlelength=2.2,
+            columnspacing=1.6,
+            labelspacing=0.45,
+        )
+    for index, line in enumerate(note_lines):
+        y = (note_height - 0.02 - index * _NOTE_ROW) / height
+        figure.text(0.16 / width, y, line, fontsize=7.5, color=MUTED, va="top")
+    return Page(figure, axes, (panel_width, panel_height))
+
+
+def _columns(keys: Sequence[Key], width: float) -> int:
+    longest = max((len(k.label) for k in keys), default=1)
+    return max(1, min(len(keys), int(width / (longest * _LABEL_CHAR_IN + _LEGEND_KEY_IN))))

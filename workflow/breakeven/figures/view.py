@@ -1,0 +1,223 @@
+"""What one workload's figures and sentences need, read from a study's tables: curves, failures, break-evens.
+
+No drawing here: the report reads its sentences from the same view the figures are drawn from.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from breakeven.schema.errors import UserError
+from breakeven.schema.status import Status
+
+SCALINGS = ("weak", "strong", "free")
+_TRUE = frozenset({"true", "1", "yes"})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Runs of one size that gave no time: ``runs`` of ``of`` ended with ``status``."""
+
+    devices: int
+    status: str
+    runs: int
+    of: int
+
+    @property
+    def text(self) -> str:
+        status = self.status.replace("_", " ")
+        return status if self.runs == self.of else f"{status}, {self.runs} of {self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """The primary criterion of one series. ``devices`` is the largest tested size that keeps ``threshold``."""
+
+    series: str
+    criterion: str
+    threshold: float | None
+    devices: float | None
+    low: float | None
+    high: float | None
+    crossing: float | None
+    note: str
+
+    @property
+    def has_interval(self) -> bool:
+        return self.low is not None and self.high is not None and self.low != self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One series. ``rows``: efficiency.csv, sizes that have a time, ascending. ``repeats``: one row per run, the time
+    quoted for the same work as ``rows`` (columns devices, time_s, speedup, efficiency); empty where no size has two."""
+
+    series: str
+    short: str
+    """The series without the workload and the device, which stand beside it."""
+    scaling: str
+    device: str
+    headline: bool
+    reference_devices: int | None
+    reference_label: str
+    rows: pd.DataFrame
+    repeats: pd.DataFrame
+    failures: tuple[Failure, ...]
+
+    @property
+    def name(self) -> str:
+        """The series without the scaling, which a panel or a sentence says for itself."""
+        return self.short.removesuffix(f", {self.scaling}")
+
+    @property
+    def sizes(self) -> list[int]:
+        return [int(n) for n in self.rows["devices"]]
+
+    @property
+    def tried(self) -> list[int]:
+        """Every size that was run, with a time or without."""
+        return sorted({*self.sizes, *(f.devices for f in self.failures)})
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One workload of one study."""
+
+    study: str
+    workload: str
+    curves: tuple[Curve, ...]
+    break_evens: tuple[BreakEven, ...]
+    to_target: bool
+    """Whether times are whole runs to a quality target rather than a fixed amount of work."""
+
+    @property
+    def scalings(self) -> list[str]:
+        """In order; weak, strong and free scaling never share a panel."""
+        return [s for s in SCALINGS if any(c.scaling == s for c in self.curves)]
+
+    @property
+    def headlines(self) -> list[Curve]:
+        return [c for c in self.curves if c.headline]
+
+    def break_even(self, series: str) -> BreakEven | None:
+        return next((b for b in self.break_evens if b.series == series), None)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A CSV table; empty text stays empty text, empty numbers are NaN."""
+    try:
+        table = pd.read_csv(path, dtype=dict.fromkeys(_TEXT, str))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such table. The scaling rules write it; run snakemake.") from None
+    except pd.errors.EmptyDataError:
+        raise UserError(f"{path}: the table is empty, without even a header line.") from None
+    for column in _TEXT.intersection(table.columns):
+        table[column] = table[column].fillna("")
+    for column in ("headline", "primary"):
+        if column in table:
+            table[column] = table[column].astype(str).str.lower().isin(_TRUE)
+    return table
+
+
+#: Columns of words, also where all of a table's cells happen to be empty or look like numbers.
+_TEXT = frozenset(
+    """
+    study workload series scaling device unit label reference_label criterion note status aggregate source driver
+    run_id reference_run_id strategy error log host device_model torch_version measure_sources
+    """.split()  # noqa: SIM905 - a list of words reads better than forty quotes
+)
+
+
+def workloads(efficiency: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(efficiency["workload"]))
+
+
+def view(workload: str, points: pd.DataFrame, efficiency: pd.DataFrame, breakeven: pd.DataFrame) -> View:
+    mine = efficiency[efficiency["workload"] == workload]
+    if mine.empty:
+        known = ", ".join(workloads(efficiency)) or "none"
+        raise UserError(f"No workload {workload!r} in the efficiency table. It has: {known}.")
+    runs = points[points["workload"] == workload]
+    curves = [_curve(series, mine[mine["series"] == series], runs) for series in dict.fromkeys(mine["series"])]
+    primary = breakeven[(breakeven["workload"] == workload) & breakeven["primary"]]
+    return View(
+        study=str(mine["study"].iloc[0]),
+        workload=workload,
+        curves=tuple(sorted(curves, key=lambda c: not c.headline)),
+        break_evens=tuple(_break_even(row) for _, row in primary.iterrows()),
+        to_target=bool((runs["aggregate"] == "olympic").any()),
+    )
+
+
+def _curve(series: str, rows: pd.DataFrame, points: pd.DataFrame) -> Curve:
+    first = rows.iloc[0]
+    runs = points[points["series"] == series]
+    timed = rows[rows["time_s"].notna()].sort_values("devices", ignore_index=True)
+    reference = rows["reference_devices"].dropna()
+    return Curve(
+        series=series,
+        short=short_name(series, str(first["workload"]), str(first["device"])),
+        scaling=str(first["scaling"]),
+        device=str(first["device"]),
+        headline=bool(first["headline"]),
+        reference_devices=int(reference.iloc[0]) if len(reference) else None,
+        reference_label=str(first["reference_label"]),
+        rows=timed,
+        repeats=_repeats(runs, timed),
+        failures=tuple(_failures(runs)),
+    )
+
+
+def short_name(series: str, workload: str, device: str) -> str:
+    """``BERT, best H100-SXM submission per size`` of BERT on H100-SXM is ``best submission per size``."""
+    without = series.removeprefix(f"{workload}, ").replace(device, " ")
+    return re.sub(r"\s+", " ", without).strip(" ,") or series
+
+
+def _repeats(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Each run's own time for the work its size is quoted for, and the speed-up and efficiency that time would give."""
+    columns = ["devices", "time_s", "speedup", "efficiency"]
+    ok = runs[(runs["status"] == Status.OK) & runs["time_s"].notna()]
+    counts = ok["devices"].value_counts()
+    ok = ok[ok["devices"].isin(counts[counts > 1].index)]
+    joined = ok.merge(rows, on="devices", suffixes=("", "_size"))
+    if joined.empty:
+        return pd.DataFrame(columns=columns, dtype=float)
+    quoted = (joined["work"] / joined["samples"]).where(joined["aggregate"] == "rate", 1.0)
+    time_s = joined["time_s"] * joined["time_factor"] * quoted
+    gain = joined["time_s_size"] / time_s
+    return pd.DataFrame(
+        {
+            "devices": joined["devices"],
+            "time_s": time_s,
+            "speedup": joined["speedup"] * gain,
+            "efficiency": joined["efficiency"] * gain,
+        }
+    )
+
+
+def _failures(runs: pd.DataFrame) -> Iterable[Failure]:
+    bad = runs[runs["status"] != Status.OK]
+    for (devices, status), group in bad.groupby(["devices", "status"]):
+        yield Failure(int(devices), str(status), len(group), int((runs["devices"] == devices).sum()))  # type: ignore[call-overload]
+
+
+def _break_even(row: "pd.Series[Any]") -> BreakEven:
+    def number(name: str) -> float | None:
+        value = pd.to_numeric(row[name])
+        return None if pd.isna(value) else float(value)
+
+    return BreakEven(
+        series=str(row["series"]),
+        criterion=str(row["criterion"]),
+        threshold=number("threshold"),
+        devices=number("devices"),
+        low=number("devices_low"),
+        high=number("devices_high"),
+        crossing=number("crossing"),
+        note=str(row["note"]),
+    )

@@ -1,0 +1,68 @@
+"""Numbers and devices in words, the same in figures, sentences and tables."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+
+def devices_word(devices: Iterable[str]) -> str:
+    """What is counted: ``H100-SXM devices``, ``CPU cores``; plain ``devices`` where several kinds stand together."""
+    kinds = list(dict.fromkeys(d for d in devices if d))
+    if len(kinds) != 1:
+        return "devices"
+    return f"{kinds[0]}s" if kinds[0].endswith("core") else f"{kinds[0]} devices"
+
+
+def count_of(device: str, n: float) -> str:
+    """``4 H100-SXM``, ``1 CPU core``, ``2 CPU cores``."""
+    plural = "s" if device.endswith("core") and n != 1 else ""
+    return f"{size(n)} {device}{plural}".rstrip()
+
+
+def hours_word(device: str) -> str:
+    return "core-hours" if device.endswith("core") else "device-hours"
+
+
+def size(n: float) -> str:
+    """A number of devices: whole where it is one, never with an exponent."""
+    return f"{n:.0f}" if n >= 10 or n == round(n) else f"{n:.1f}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """At least ``digits`` significant digits, no exponent: 0.0988, 5.39, 85.4, 6130."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:.0f}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{value:.{max(places, 0)}f}"
+
+
+def ratio(value: float) -> str:
+    """Two significant digits, three from 10 on: 1.3, 5.7, 12.8, 0.94; a whole 100 has no decimals."""
+    return significant(value, 3 if 10 <= value < 100 else 2)
+
+
+def efficiency(value: float, threshold: float | None = None) -> str:
+    """Two decimals; more where two would hide on which side of the threshold the value lies, or show a bare zero."""
+    places = 2
+    while places < 6 and (_misleads(value, threshold, places) or (value > 0 and round(value, places) == 0)):
+        places += 1
+    return f"{value:.{places}f}"
+
+
+def _misleads(value: float, threshold: float | None, places: int) -> bool:
+    return threshold is not None and value < threshold <= round(value, places)
+
+
+def listing(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+#: (seconds in one, short name), the coarsest first.
+_TIME_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+
+
+def time_unit(seconds: Iterable[float]) -> tuple[float, str]:
+    """The unit in which a typical (geometric mean) of the times is a plain number: seconds in one, and its name."""
+    logs = [math.log(s) for s in seconds if s > 0 and math.isfinite(s)]
+    typical = math.exp(sum(logs) / len(logs)) if logs else 1.0
+    return next((unit for unit in _TIME_UNITS if typical >= 1.5 * unit[0]), _TIME_UNITS[-1])

@@ -1,0 +1,181 @@
+"""The answer: what each size keeps, where more devices stop paying, what each step buys. Pure functions of the tables.
+
+``python -m breakeven.report.answer --study NAME=DIR … --output answer.txt`` writes them as plain text.
+"""
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from breakeven.figures import words
+from breakeven.figures.view import BreakEven, Curve, View
+from breakeven.report.meta import read_meta
+from breakeven.report.study import Study, named_folder, read_studies
+from breakeven.schema.command import command
+from breakeven.schema.files import write_text
+
+_SCALING = {"weak": "weak scaling", "strong": "strong scaling", "free": ""}
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One series of one workload. ``lead`` is the sentence to quote; ``steps`` says what each further device buys."""
+
+    workload: str
+    series: str
+    subject: str
+    efficiency: str
+    break_even: str
+    steps: str
+
+    @property
+    def lead(self) -> str:
+        return f"{self.subject}: {'; '.join(part for part in (self.efficiency, self.break_even) if part)}."
+
+    @property
+    def text(self) -> str:
+        return f"{self.lead} {self.steps}".rstrip()
+
+
+def answers(view: View) -> list[Answer]:
+    """One per headline series, in the tables' order."""
+    return [answer(view, curve) for curve in view.headlines]
+
+
+def answer(view: View, curve: Curve) -> Answer:
+    found = view.break_even(curve.series)
+    return Answer(
+        workload=view.workload,
+        series=curve.series,
+        subject=subject(view, curve),
+        efficiency=efficiency_part(curve, found.threshold if found else None),
+        break_even=break_even_part(curve, found),
+        steps=steps_part(curve),
+    )
+
+
+def subject(view: View, curve: Curve) -> str:
+    """``BERT on H100-SXM (best submission per size, against 4)``."""
+    where = words.devices_word([curve.device]) if curve.device.endswith("core") else curve.device
+    facts = [curve.name, _SCALING.get(curve.scaling, curve.scaling)]
+    if curve.reference_devices is not None and len(curve.sizes) > 1:
+        facts.append(f"against {curve.reference_devices}")
+    return f"{view.workload} on {where} ({', '.join(f for f in facts if f and f != view.workload)})"
+
+
+def efficiency_part(curve: Curve, threshold: float | None) -> str:
+    """``efficiency 0.94 at 8, 0.77 at 16``: every size but the reference, which is 1 by definition."""
+    rows = curve.rows[curve.rows["devices"] != curve.reference_devices]
+    at = [
+        f"{words.efficiency(e, threshold)} at {n:.0f}"
+        for n, e in zip(rows["devices"], rows["efficiency"], strict=True)
+        if e == e
+    ]
+    gone = _untimed(curve)
+    missing = f"no time at {gone}" if gone and curve.sizes else ""
+    if not at:
+        return missing
+    return f"efficiency {', '.join(at)}{f' ({missing})' if missing else ''}"
+
+
+def break_even_part(curve: Curve, found: BreakEven | None) -> str:
+    """No more than the sizes tested can say."""
+    if not curve.sizes:
+        return f"no size has a time ({_untimed(curve)})" if curve.failures else "no size has a time"
+    if len(curve.sizes) == 1:
+        return f"{words.count_of(curve.device, curve.sizes[0])} is the only size with a time: no curve, no break-even"
+    if found is None or found.threshold is None:
+        return "no break-even criterion was asked for"
+    kept = words.efficiency(found.threshold)
+    dips = _dips(curve, found)
+    if found.devices is None:
+        return f"no size tested keeps {kept}"
+    if found.devices >= max(curve.sizes):
+        also = f", though {words.listing(dips)} fell below it" if dips else ""
+        sure = _interval(found, "; interval of the largest size that keeps it {}")
+        return (
+            f"break-even (efficiency below {kept}) not reached up to {max(curve.sizes)}, the largest size tested"
+            f"{also}{sure}"
+        )
+    return _reached(curve, found, kept, dips)
+
+
+def _reached(curve: Curve, found: BreakEven, kept: str, dips: list[str]) -> str:
+    assert found.devices is not None
+    larger = [n for n in curve.sizes if n > found.devices]
+    details = [f"the curve crosses it near {words.size(found.crossing)}"] if found.crossing is not None else []
+    if dips:
+        details.append(f"{words.listing(dips)} fell below it")
+    if larger:
+        details.append(f"next tested size {larger[0]}")
+    size = words.size(found.devices)
+    if found.devices == curve.reference_devices:
+        claim = f"no size past {size} keeps at least {kept}"
+    else:
+        claim = f"{size} is the largest size tested that keeps at least {kept}"
+    return f"{claim}{_interval(found, ', interval {}')} ({'; '.join(details)})"
+
+
+def _interval(found: BreakEven, template: str) -> str:
+    if not found.has_interval or found.low is None or found.high is None:
+        return ""
+    return template.format(f"{words.size(found.low)} to {words.size(found.high)}")
+
+
+def _dips(curve: Curve, found: BreakEven) -> list[str]:
+    """Sizes below the threshold in front of a larger one that keeps it."""
+    if found.devices is None or found.threshold is None:
+        return []
+    rows = curve.rows[(curve.rows["devices"] < found.devices) & (curve.rows["efficiency"] < found.threshold)]
+    return [f"{n:.0f}" for n in rows["devices"]]
+
+
+def _untimed(curve: Curve) -> str:
+    """``8: oom``: sizes of which no run gave a time, and why."""
+    gone = [n for n in curve.tried if n not in curve.sizes]
+    return ", ".join(f"{n}: {words.listing([f.text for f in curve.failures if f.devices == n])}" for n in gone)
+
+
+def steps_part(curve: Curve) -> str:
+    """What each further step buys: ``From 4 to 8: 1.9 times faster for 1.1 times the device-hours.``"""
+    rows = curve.rows.dropna(subset=["speedup", "device_hours"])
+    hours = words.hours_word(curve.device)
+    steps: list[str] = []
+    for (_, a), (_, b) in pairwise(rows.iterrows()):
+        gain = float(b["speedup"]) / float(a["speedup"])
+        cost = float(b["device_hours"]) / float(a["device_hours"])
+        pace = f"{words.ratio(gain)} times faster" if gain >= 1 else f"{words.ratio(1 / gain)} times slower"
+        price = f"{words.ratio(cost)} times the {hours}" if not steps else words.ratio(cost)
+        steps.append(f"{a['devices']:.0f} to {b['devices']:.0f}, {pace} for {price}")
+    return f"Each step: {'; '.join(steps)}." if steps else ""
+
+
+def plain_text(studies: Sequence[Study]) -> str:
+    """Every answer, study by study; one study's results are never ranked against another's."""
+    blocks = []
+    for study in studies:
+        lines = [f"{study.title}\n{'-' * len(study.title)}"]
+        for view in study.views:
+            lines += [textwrap.fill(a.text, _WIDTH, break_on_hyphens=False) for a in answers(view)]
+        if study.notice:
+            lines.append(textwrap.fill(study.notice, _WIDTH, break_on_hyphens=False, break_long_words=False))
+        blocks.append("\n\n".join(lines))
+    return "\n\n\n".join(blocks) + "\n"
+
+
+@command
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m breakeven.report.answer", description=__doc__)
+    parser.add_argument("--study", required=True, action="append", type=named_folder, metavar="NAME=DIR")
+    parser.add_argument("--meta", type=Path, help="titles and sources of the studies, a JSON file")
+    parser.add_argument("--output", required=True, type=Path, help="the text file to write")
+    options = parser.parse_args()
+    write_text(options.output, plain_text(read_studies(options.study, read_meta(options.meta))))
+
+
+if __name__ == "__main__":
+    main()

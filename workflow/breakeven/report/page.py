@@ -1,0 +1,154 @@
+"""The page: what the template is given, and its rendering. Nothing here depends on the time or the machine."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from breakeven import __version__
+from breakeven.figures import words
+from breakeven.figures.view import View
+from breakeven.report import platform, tables
+from breakeven.report.answer import Answer, answers
+from breakeven.report.cells import Table
+from breakeven.report.inline import inline_svg
+from breakeven.report.study import KINDS, Study
+from breakeven.schema.errors import UserError
+from breakeven.schema.spec import slug
+
+SOURCE_WORDS = {"measured": "measured", "mlperf": "published: MLPerf Training", "points": "from a table of points"}
+_ALT = {"time": "time and speed-up against devices", "efficiency": "efficiency against devices, with the break-even"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    svg: Markup
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An answer and its break-even as one large word."""
+
+    answer: Answer
+    large: str
+    small: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPart:
+    title: str
+    anchor: str
+    answers: list[Shown]
+    figures: list[Figure]
+    efficiency: list[Table]
+    context: Table | None
+    break_even: Table
+    to_target: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPart:
+    name: str
+    anchor: str
+    title: str
+    source: str
+    notice: str
+    notes: tuple[str, ...]
+    warnings: list[str]
+    workloads: list[WorkloadPart]
+    facts: list[tuple[str, str]]
+    failures: Table
+    measured: bool
+    runs: Table | None
+    equivalence: Table | None
+    anomalies: Table | None
+    commands: tuple[str, ...]
+
+
+def study_part(study: Study) -> StudyPart:
+    frames = study.tables
+    runs = frames.get("runs")
+    return StudyPart(
+        name=study.name,
+        anchor=slug(study.name),
+        title=study.title,
+        source=SOURCE_WORDS[study.meta.source],
+        notice=study.notice,
+        notes=study.meta.notes,
+        warnings=platform.warnings(runs),
+        workloads=[_workload(study, view) for view in study.views],
+        facts=platform.facts(study.meta.platform, runs),
+        failures=tables.failures_table(frames["points"], runs),
+        measured=runs is not None,
+        runs=tables.runs_table(runs) if runs is not None else None,
+        equivalence=tables.equivalence_table(frames["equivalence"]) if "equivalence" in frames else None,
+        anomalies=tables.plain_table(frames["anomalies"]) if "anomalies" in frames else None,
+        commands=(*study.meta.commands, *_commands(study)),
+    )
+
+
+def _workload(study: Study, view: View) -> WorkloadPart:
+    return WorkloadPart(
+        title=view.workload,
+        anchor=f"{slug(study.name)}-{slug(view.workload)}",
+        answers=[_shown(view, a) for a in answers(view)],
+        figures=[_figure(study, view, kind) for kind in KINDS],
+        efficiency=tables.efficiency_tables(study.tables["efficiency"], view),
+        context=tables.context_table(study.tables["efficiency"], view),
+        break_even=tables.break_even_table(study.tables["breakeven"], view),
+        to_target=view.to_target,
+    )
+
+
+def _shown(view: View, answer: Answer) -> Shown:
+    curve = next(c for c in view.curves if c.series == answer.series)
+    found = view.break_even(answer.series)
+    device = words.devices_word([curve.device])
+    if len(curve.sizes) < 2 or found is None or found.threshold is None or found.devices is None:
+        return Shown(answer, "–", "no curve" if len(curve.sizes) < 2 else "no break-even")
+    keeps = f"{device}, the largest size that keeps {words.efficiency(found.threshold)}"
+    if found.devices >= max(curve.sizes):
+        return Shown(answer, f"> {max(curve.sizes)}", f"{device}: not reached up to the largest size tested")
+    return Shown(answer, words.size(found.devices), keeps)
+
+
+def _figure(study: Study, view: View, kind: str) -> Figure:
+    path = study.figure(view.workload, kind)
+    alt = f"{view.workload}: {_ALT[kind]}"
+    try:
+        return Figure(inline_svg(path.read_text(encoding="utf-8"), alt), alt)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such figure. Draw it first: python -m breakeven.figures --kind {kind} …") from None
+
+
+def _commands(study: Study) -> list[str]:
+    """The command lines that draw this study's figures from its tables again."""
+    folder = study.folder.as_posix()
+    at = " ".join(f"--{t} {shlex.quote(f'{folder}/tables/{t}.csv')}" for t in ("points", "efficiency", "breakeven"))
+    return [
+        f"python -m breakeven.figures --kind {kind} --workload {shlex.quote(view.workload)} {at} "
+        f"--source {study.meta.source} --output {shlex.quote(study.figure(view.workload, kind).as_posix())}"
+        for view in study.views
+        for kind in KINDS
+    ]
+
+
+def render(studies: Sequence[Study]) -> str:
+    here = Path(__file__).parent
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(here),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        studies=[study_part(study) for study in studies],
+        style=Markup((here / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        version=__version__,
+    )

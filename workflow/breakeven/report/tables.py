@@ -1,0 +1,181 @@
+"""The report's tables, each a pure function of the study's tables."""
+
+from typing import Any
+
+import pandas as pd
+
+from breakeven.figures import words
+from breakeven.figures.view import View
+from breakeven.report.cells import (
+    Cell,
+    Column,
+    Table,
+    between,
+    distinct,
+    known,
+    number,
+    significant,
+    table,
+    text,
+    whole,
+)
+from breakeven.schema.status import Status
+
+
+def efficiency_tables(efficiency: pd.DataFrame, view: View) -> list[Table]:
+    """One per headline series."""
+    mine = efficiency[efficiency["workload"] == view.workload]
+    tables = []
+    for curve in view.headlines:
+        found = view.break_even(curve.series)
+        key = found.devices if found else None
+        tables.append(_efficiency(curve.short, mine[mine["series"] == curve.series], key))
+    return tables
+
+
+def context_table(efficiency: pd.DataFrame, view: View) -> Table | None:
+    """The other series in one table, each against its own reference."""
+    mine = efficiency[(efficiency["workload"] == view.workload) & ~efficiency["headline"]]
+    names = {c.series: c.short for c in view.curves}
+    if mine.empty:
+        return None
+    return _efficiency("", mine.assign(series=mine["series"].map(names)), None, series=True)
+
+
+def _efficiency(caption: str, rows: pd.DataFrame, key: float | None, *, series: bool = False) -> Table:
+    unit_s, unit = words.time_unit(rows["time_s"].dropna())
+    work = distinct(rows, "unit")
+    device = str(rows["device"].iloc[0])
+    in_unit = rows.assign(**{name: rows[name] / unit_s for name in ("time_s", "time_s_low", "time_s_high")})
+
+    def devices(row: "pd.Series[Any]") -> Cell:
+        return Cell(f"{number(row, 'devices'):.0f}", mark="key" if row["devices"] == key else "")
+
+    def runs(row: "pd.Series[Any]") -> Cell:
+        bad = int(number(row, "runs_not_ok")) if known(row, "runs_not_ok") else 0
+        return Cell(f"{number(row, 'repeats'):.0f}", f"{bad} not ok" if bad else "", "bad" if bad else "")
+
+    columns = [
+        *([(Column("Series", number=False), text("series"))] if series else []),
+        (Column(words.devices_word([device])), devices),
+        (Column("Nodes"), whole("nodes")),
+        (Column("Global batch", "samples"), whole("global_batch")),
+        (Column("Runs"), runs),
+        (Column("Time", unit), between("time_s", words.significant)),
+        (Column("Speed-up", "×"), between("speedup", words.significant)),
+        (Column("Efficiency"), between("efficiency", words.efficiency)),
+        (Column("Efficiency", "samples needed"), between("efficiency_stat", words.efficiency)),
+        (Column("Efficiency", "throughput"), between("efficiency_sys", words.efficiency)),
+        (Column("Throughput", f"{work[0] if len(work) == 1 else 'work'}/s per device"), significant("rate_per_device")),
+        (Column(words.hours_word(device).capitalize()), significant("device_hours")),
+        (Column("Configuration", number=False, wrap=True), text("label")),
+    ]
+    return table(caption, in_unit, columns)
+
+
+def break_even_table(breakeven: pd.DataFrame, view: View) -> Table:
+    """Every criterion of every headline series; the primary one is marked."""
+    mine = breakeven[(breakeven["workload"] == view.workload) & breakeven["headline"]]
+    names = {c.series: c.short for c in view.curves}
+
+    def criterion(row: "pd.Series[Any]") -> Cell:
+        return Cell(
+            str(row["criterion"]).replace(">=", "≥").replace(" x ", " × "), mark="key" if row["primary"] else ""
+        )
+
+    columns = [
+        (Column("Series", number=False), text("series")),
+        (Column("Criterion", number=False), criterion),
+        (Column("Break-even", words.devices_word(c.device for c in view.headlines)), between("devices", words.size)),
+        (
+            Column("Curve crosses near"),
+            lambda r: Cell(words.size(number(r, "crossing"))) if known(r, "crossing") else Cell(""),
+        ),
+        (Column("Remark", number=False, wrap=True), text("note")),
+    ]
+    return table("", mine.assign(series=mine["series"].map(names)), columns)
+
+
+def failures_table(points: pd.DataFrame, runs: pd.DataFrame | None) -> Table:
+    """Every run whose status is not ok: who, where, why, and where to read on."""
+    columns = [
+        (Column("Run", number=False), text("run_id")),
+        (Column("Series", number=False), text("series")),
+        (Column("Devices"), whole("devices")),
+        (Column("Repeat"), whole("repeat")),
+        (Column("Status", number=False), lambda row: Cell(str(row["status"]).replace("_", " "), mark="bad")),
+        (Column("Rank"), whole("error_rank")),
+        (Column("Error", number=False, wrap=True), text("error")),
+        (Column("Log", number=False, wrap=True), text("log")),
+    ]
+    bad = points[points["status"] != Status.OK]
+    if runs is None:
+        return table("", bad.assign(run_id=bad["label"], log=bad["source"]).drop_duplicates(), columns)
+    unmeasured = bad[bad["status"] == Status.NOT_MEASURED].rename(columns={"label": "run_id", "source": "log"})
+    return table("", pd.concat([runs[runs["status"] != Status.OK], unmeasured], ignore_index=True), columns)
+
+
+def runs_table(runs: pd.DataFrame) -> Table:
+    columns = [
+        (Column("Run", number=False), text("run_id")),
+        (Column("Repeat"), whole("repeat")),
+        (
+            Column("Status", number=False),
+            lambda row: Cell(str(row["status"]), mark="" if row["status"] == "ok" else "bad"),
+        ),
+        (Column("Step time", "ms, median (p10–p90)"), _step_time),
+        (Column("Throughput"), _throughput),
+        (Column("Data wait", "% of step"), significant("data_wait_share", 2, per=0.01)),
+        (Column("Gradient wait", "% of step"), significant("sync_wait_share", 2, per=0.01)),
+        (Column("Peak host memory", "GiB per rank"), significant("peak_rss_gib")),
+        (Column("Peak device memory", "GiB reserved"), significant("peak_reserved_gib")),
+        (Column("Loss", "first"), significant("loss_first", 4)),
+        (Column("Loss", "last"), significant("loss_last", 4)),
+        (Column("Warm-up dropped", "steps"), whole("warmup_dropped")),
+        (Column("Elapsed", "s"), significant("elapsed_s")),
+    ]
+    return table("", runs, columns)
+
+
+def _step_time(row: "pd.Series[Any]") -> Cell:
+    if not known(row, "step_time_ms"):
+        return Cell("")
+    ends = [
+        words.significant(number(row, f"step_time_ms_{p}")) for p in ("p10", "p90") if known(row, f"step_time_ms_{p}")
+    ]
+    return Cell(words.significant(number(row, "step_time_ms")), "–".join(ends) if len(ends) == 2 else "")
+
+
+def _throughput(row: "pd.Series[Any]") -> Cell:
+    if not known(row, "throughput"):
+        return Cell("")
+    return Cell(words.significant(number(row, "throughput"), 4), str(row["unit"]) if known(row, "unit") else "")
+
+
+def equivalence_table(equivalence: pd.DataFrame) -> Table:
+    columns = [
+        (Column("Run", number=False), text("run_id")),
+        (Column("Strategy", number=False), text("strategy")),
+        (Column("Devices"), whole("devices")),
+        (Column("Compared with", number=False), text("reference_run_id")),
+        (Column("Updates compared"), whole("updates")),
+        (Column("Largest loss difference", "absolute"), _difference),
+        (Column("Remark", number=False, wrap=True), text("note")),
+    ]
+    return table("", equivalence, columns)
+
+
+def _difference(row: "pd.Series[Any]") -> Cell:
+    return Cell(f"{number(row, 'max_abs_loss_difference'):.1e}") if known(row, "max_abs_loss_difference") else Cell("")
+
+
+def plain_table(frame: pd.DataFrame) -> Table:
+    """A table shown as it is, for those with columns of their own (anomalies)."""
+    columns = [
+        (
+            Column(str(c).replace("_", " ").capitalize(), number=pd.api.types.is_numeric_dtype(frame[c]), wrap=True),
+            text(str(c)),
+        )
+        for c in frame.columns
+    ]
+    return table("", frame, columns)
