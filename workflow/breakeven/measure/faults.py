@@ -1,0 +1,58 @@
+"""Faults injected by tests, through the environment variable BREAKEVEN_FAULT; without it nothing here does anything.
+
+Every fault is recorded, and a record with any is never a point.
+"""
+
+import json
+import os
+import signal
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from breakeven.schema.spec import Json
+
+VARIABLE = "BREAKEVEN_FAULT"
+
+
+def injected() -> Json:
+    """As the variable says, for the record; empty without it."""
+    faults: Json = json.loads(os.environ.get(VARIABLE) or "{}")
+    return faults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    rank: int | None = None
+    """Who has them; None: every rank."""
+    sleep_s: float = 0.0
+    """Before each forward pass, from ``from_update`` on."""
+    from_update: int = 0
+    raise_at: int | None = None
+    message: str = "injected"
+    oom_at: int | None = None
+    kill_at: int | None = None
+    no_sync: bool = False
+    """Gradients stay each rank's own: what a broken strategy would do."""
+
+    @classmethod
+    def of_rank(cls, rank: int) -> "Faults":
+        faults = cls(**injected())
+        return faults if faults.rank in (None, rank) else cls()
+
+    def before_forward(self, update: int) -> None:
+        if self.sleep_s and update >= self.from_update:
+            time.sleep(self.sleep_s)
+        if update == self.raise_at:
+            raise RuntimeError(self.message)
+        if update == self.oom_at:
+            raise MemoryError(self.message)
+        if update == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def synchronisation(self, model: Any) -> AbstractContextManager[None]:
+        if self.no_sync and hasattr(model, "no_sync"):
+            context: AbstractContextManager[None] = model.no_sync()
+            return context
+        return nullcontext()

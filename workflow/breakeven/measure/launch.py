@@ -1,0 +1,258 @@
+"""One run from spec to record: refuse, lock, look around, start the ranks, write down how they ended."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from breakeven.measure.attempts import Attempts
+from breakeven.measure.cores import cores_for
+from breakeven.measure.environment import check_devices, environment
+from breakeven.measure.faults import injected
+from breakeven.measure.hostlock import host_lock
+from breakeven.measure.idle import idle_check
+from breakeven.measure.job import Job, Notes
+from breakeven.measure.nvidia import Gpu
+from breakeven.measure.processes import Process
+from breakeven.measure.ranks import OUTSIDE, RanksEnd, rank_environment, run_ranks
+from breakeven.measure.results import empty_steps, median_step_ms, write_steps
+from breakeven.measure.terminal import Progress, say, start_line
+from breakeven.measure.watch import ancestors
+from breakeven.schema.catalog import STRATEGIES
+from breakeven.schema.errors import UserError
+from breakeven.schema.record import Record, RunError
+from breakeven.schema.spec import Json, Spec, run_id
+from breakeven.schema.status import Status
+
+HERE = "BREAKEVEN_MEASURE_HERE"
+SCRATCH_PREFIX = ".measure-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The command line: file names in, file names out."""
+
+    spec: Spec
+    repeat: int
+    data: Path
+    record: Path
+    steps: Path
+    log: Path
+    timeout_s: float
+    model_dir: Path | None = None
+    progress: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the record will say. ``message`` is empty for a run that went well."""
+
+    status: Status
+    message: str = ""
+    rank: int | None = None
+
+
+class Stopped(BaseException):
+    """A signal asked this launcher to stop."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def measure(request: Request) -> int:
+    """The exit code: 0 with a record, 1 without one because the machinery broke, 128 + n after signal n.
+
+    Raises UserError for what the user can mend.
+    """
+    refuse_on_a_login_node()
+    gpus = check_devices(request.spec)
+    if not request.data.exists():
+        raise UserError(f"{request.data}: no such file. Prepare the data first (python -m breakeven.datasets).")
+    for path in (request.record, request.steps, request.log):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _signals_raised():
+            return _measure(request, gpus)
+    except Stopped as stopped:
+        say(f"stopped by {signal.Signals(stopped.number).name}, no record")
+        return 128 + stopped.number
+
+
+def refuse_on_a_login_node() -> None:
+    """Where jobs are submitted, training on the spot would measure, and disturb, a machine shared by all."""
+    if shutil.which("sbatch") and "SLURM_JOB_ID" not in os.environ and os.environ.get(HERE) != "1":
+        raise UserError(
+            "This machine submits jobs to Slurm, so it is no place to measure. Use --workflow-profile profiles/slurm, "
+            f"or set {HERE}=1 to measure here all the same."
+        )
+
+
+def _measure(request: Request, gpus: list[Gpu]) -> int:
+    watched = ancestors()
+
+    def on_wait() -> None:
+        say("waiting: another measured run holds this host")
+
+    try:
+        with host_lock(on_wait, lambda: all(process.lives for process in watched)) as lock_wait_s:
+            say(start_line(request.spec, request.repeat, Progress.read(request.progress)))
+            attempts = Attempts(request.record.with_name("attempts.jsonl"))
+            started = attempts.begin()
+            for left in request.record.parent.glob(f"{SCRATCH_PREFIX}*"):
+                shutil.rmtree(left, ignore_errors=True)  # of a launcher that was killed
+            scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=request.record.parent))
+            try:
+                return _execute(request, gpus, scratch, attempts, started, lock_wait_s, watched)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    except InterruptedError:
+        say("the process that asked for this run has ended, no record")
+        return 1
+
+
+def _execute(
+    request: Request,
+    gpus: list[Gpu],
+    scratch: Path,
+    attempts: Attempts,
+    started: int,
+    lock_wait_s: float,
+    watched: list[Process],
+) -> int:
+    spec = request.spec
+    idle = idle_check()
+    started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    variables = rank_environment(spec)
+    job = Job(
+        spec=spec,
+        data=request.data.resolve(),
+        model_dir=request.model_dir.resolve() if request.model_dir else None,
+        scratch=scratch.resolve(),
+        launcher_pid=os.getpid(),
+        launched_at=time.monotonic(),
+        timeout_s=request.timeout_s,
+        cores=cores_for(spec.devices) if spec.device_kind == "cpu" else [],
+    )
+    notes = Notes(job.scratch)
+    if spec.device_kind in STRATEGIES[spec.strategy].device_kinds:
+        end = run_ranks(job, variables, request.log, watched)
+        verdict = judge(end, request, notes, attempts)
+    else:
+        end = None
+        verdict = Verdict(Status.UNSUPPORTED, f"{spec.strategy} does not run on {spec.device_kind}")
+    if isinstance(verdict, str):
+        say(f"no record: {verdict} (log: {request.log})")
+        return 1
+    facts = notes.facts()
+    result: Json = json.loads(notes.result.read_text()) if notes.result.exists() else {}
+    record = Record(
+        run_id=run_id(spec),
+        repeat=request.repeat,
+        status=verdict.status,
+        spec=spec,
+        started_at=started_at,
+        elapsed_s=end.elapsed_s if end else 0.0,
+        rank_start_s=result.get("rank_start_s"),
+        epoch_samples=facts.get("epoch_samples"),
+        epoch_tokens=facts.get("epoch_tokens"),
+        peak_rss_gib=result.get("peak_rss_gib", []),
+        peak_allocated_gib=result.get("peak_allocated_gib", []),
+        peak_reserved_gib=result.get("peak_reserved_gib", []),
+        parameters=facts.get("parameters"),
+        trainable_parameters=facts.get("trainable_parameters"),
+        environment=environment(spec, gpus, variables, {**facts, "cores": result.get("cores", job.cores)}),
+        idle_check=idle,
+        lock_wait_s=lock_wait_s,
+        attempts=started,
+        faults=injected(),
+        error=RunError(rank=verdict.rank, message=verdict.message, log=str(request.log)) if verdict.message else None,
+    )
+    _write(request, record, notes)
+    attempts.end()
+    say(end_line(request, record))
+    return 0
+
+
+def judge(end: RanksEnd, request: Request, notes: Notes, attempts: Attempts) -> Verdict | str:
+    """How the run ended; as text, why there is no record. Raises UserError for what the user can mend."""
+    error = end.error
+    if end.ended == "orphaned":
+        return "the process that asked for this run has ended"
+    if end.ended == "deadline":
+        within = f"within {request.timeout_s:g} s"
+        return Verdict(Status.TIMEOUT, f"did not end {within}") if end.started else f"the ranks did not start {within}"
+    if end.returncode == 0 and notes.result.exists():
+        if json.loads(notes.result.read_text())["finite"]:
+            return Verdict(Status.OK)
+        return Verdict(Status.DIVERGED, "the loss is not finite")
+    # torchrun ends the other ranks by SIGTERM once one has failed: with an error noted, that is no kill from outside.
+    if end.killed and not (error and end.killed[1] == signal.SIGTERM):
+        rank, number = end.killed
+        if number not in OUTSIDE:
+            return Verdict(Status.FAILED, f"crashed by {number.name}", rank)
+        if not attempts.killed(number.name, rank):
+            who = "torchrun's agent" if rank is None else f"rank {rank}"
+            return f"{who} was killed by {number.name} from outside; a second time would be a result"
+        cause = " (the kernel's out-of-memory killer is a likely cause)" if number == signal.SIGKILL else ""
+        return Verdict(Status.FAILED, f"killed by {number.name} twice{cause}", rank)
+    if error is None:
+        return "the ranks ended without a word"
+    if error.kind == "user":
+        raise UserError(error.message)
+    if error.kind == "infrastructure":
+        return f"rank {error.rank}: {error.message}"
+    return Verdict(Status.OOM if error.kind == "oom" else Status.FAILED, error.message, error.rank)
+
+
+def end_line(request: Request, record: Record) -> str:
+    """``ok, 41.2 ms per step``, or how it failed and where its log lies."""
+    if record.status is Status.OK:
+        line = f"ok, {median_step_ms(request.steps, record.spec.min_warmup):.1f} ms per step"
+        busy = record.idle_check.busy_cores
+        return line if record.idle_check.idle else f"{line}, but the machine was not idle ({busy:.1f} cores busy)"
+    error = record.error or RunError(rank=None, message="", log=str(request.log))
+    rank = "" if error.rank is None else f" rank {error.rank}"
+    return f"{record.status.upper()}{rank}: {error.message} (log: {request.log})"
+
+
+def _write(request: Request, record: Record, notes: Notes) -> None:
+    """Steps first: where there is a record, its steps are there too."""
+    if not notes.result.exists():
+        write_steps(notes.steps, empty_steps(record.spec.devices))
+    part = notes.scratch / "record.json"
+    with part.open("w") as stream:
+        stream.write(record.to_json())
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(notes.steps, request.steps)
+    os.replace(part, request.record)
+
+
+@contextmanager
+def _signals_raised() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP raise Stopped, once: a second must not cut short the clearing up."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        raise Stopped(number)
+
+    # A signal ignored by whoever started this (nohup) stays ignored.
+    former = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if former[number] is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, former[number])

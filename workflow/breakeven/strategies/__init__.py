@@ -1,0 +1,1 @@
+"""How training is split over devices: one file per strategy, each telling its whole story."""
