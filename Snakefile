@@ -4,6 +4,9 @@ from snakemake.utils import min_version
 min_version("9.20")
 
 
+include: "workflow/rules/guard.smk"
+
+
 configfile: "config/config.yaml"
 
 

@@ -3,8 +3,8 @@
     python3 envs/setup.py [--venv .venv] [--tests]
 
 Safe to run again: it does nothing where the environment already is what the locks say. Run by another interpreter, it
-makes the environment anew with that one. An interpreter that already has torch (2.11 or newer) keeps it: the site's torch
-is used instead of the pin, and everything else is installed around it.
+makes the environment anew with that one. An interpreter that already has torch (2.11 or newer) keeps it: the site's
+torch is used instead of the pin, and everything else is installed around it.
 """
 
 import argparse
@@ -100,7 +100,12 @@ def main() -> None:
         have = json.loads(stamp.read_text())
     except (OSError, ValueError):
         have = {}
-    python = have["python"] if args.keep and have.get("python") and Path(have["python"]).exists() else sys.executable
+    python = sys.executable
+    if Path(python).is_relative_to(args.venv.absolute()):
+        # called from the environment that may be about to be made anew
+        python = str(sys._base_executable)
+    if args.keep and have.get("python") and Path(have["python"]).exists():
+        python = have["python"]
     # An environment with the tests' packages serves without them too.
     tests = args.tests or bool(have.get("tests"))
     want = wanted(python, tests, site_torch(python))
@@ -119,5 +124,5 @@ if __name__ == "__main__":
         found = newer_python()
         if found is None:
             sys.exit("Breakeven needs Python 3.11 or newer. Name one: make PYTHON=/path/to/python3.11")
-        os.execv(found, [found, *sys.argv])
+        os.execv(found, [found, *sys.argv])  # noqa: S606  the same script, by a newer Python
     main()

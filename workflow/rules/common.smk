@@ -1,9 +1,4 @@
 # The plan of this invocation and the names rules look things up by. The package decides; rules ask.
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
-
 from breakeven.head.hooks import announce, guarded, prepare, start
 from breakeven.head.plan import RUNS, make_plan
 from breakeven.head.sources import sources

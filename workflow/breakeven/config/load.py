@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -27,22 +27,32 @@ def explain(
 ) -> UserError:
     """A pydantic error in the user's words: the first problem of each place, a line each."""
     lines = []
+    tag = source_of(model)
     for problem in error.errors(include_url=False):
         location = problem["loc"]
         where = file.where(location) if file else name
-        path = ".".join(str(part) for part in location)
+        # a union's tag stands first in the place that pydantic names
+        path = ".".join(str(part) for part in location[1 if location[:1] == (tag,) else 0 :])
         if problem["type"] == "extra_forbidden":
             known = _known_keys(model, location[:-1])
             hint = closest(str(location[-1]), known) if known else ""
             message = f"unknown key '{location[-1]}'. {hint}".rstrip()
         elif problem["type"] == "missing":
             message = f"key '{path}' is missing."
+        elif problem["type"] == "too_short":
+            message = f"'{path}' is empty: at least one is needed."
         else:
             message = f"'{path}': {problem['msg'].removeprefix('Value error, ')}." if path else problem["msg"]
             if not isinstance(problem["input"], dict | list):
                 message += f" Found {problem['input']!r}."
         lines.append(f"{where}: {message}")
     return UserError("\n".join(dict.fromkeys(lines)))
+
+
+def source_of(model: type[BaseModel] | None) -> str | None:
+    """The value of ``source`` that a study's model stands for; None for other models."""
+    field = model.model_fields.get("source") if model else None
+    return str(get_args(field.annotation)[0]) if field else None
 
 
 def _known_keys(model: Any, location: tuple[int | str, ...]) -> list[str]:
@@ -65,7 +75,7 @@ def _known_keys(model: Any, location: tuple[int | str, ...]) -> list[str]:
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
+    return [model for part in get_args(annotation) for model in _models_in(part)]
 
 
 def load_config(raw: Mapping[str, Any], path: Path) -> Config:
@@ -120,5 +130,5 @@ def load_study(name: str, folder: Path) -> tuple[Any, YamlFile | None]:
     try:
         return adapter.validate_python(file.data), file
     except ValidationError as error:
-        model = next(m for m in _models_in(Study) if m.model_fields["source"].annotation.__args__ == (source,))  # type: ignore[union-attr]
+        model = next(m for m in _models_in(Study) if source_of(m) == source)
         raise explain(error, file, str(path), model) from None

@@ -40,7 +40,7 @@ def resolve(platform: Platform) -> Machine:
 @functools.cache
 def cuda_devices() -> list[str]:
     """Names of the CUDA devices the driver shows, CUDA_VISIBLE_DEVICES respected; empty without a driver."""
-    import pynvml  # nvidia-ml-py: NVIDIA's own binding; it answers "no library" in milliseconds where there is no driver
+    import pynvml  # NVIDIA's own binding (nvidia-ml-py): without a driver it says so in milliseconds
 
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):

@@ -27,7 +27,7 @@ class Config(BaseModel):
     model_config = Strict
     studies: list[str] = Field(
         min_length=1,
-        description="Names of files in `config/studies/` (without `.yaml`), or paths of CSV tables of your own timings.",
+        description="Names of files in `config/studies/` (without `.yaml`), or paths of CSV tables of your timings.",
     )
     criterion: Criterion = Field(default_factory=Criterion, description="The break-even criterion of every study.")
     order_seed: int = Field(default=0, description="Seed of the random order in which repeats are measured.")
@@ -140,7 +140,7 @@ class MeasuredStudy(BaseModel):
     """Training measured on a platform."""
 
     model_config = Strict
-    source: Literal["measured"]
+    source: Literal["measured"] = Field(description="Marks a measured study.")
     title: str = Field(description="The study's heading in the report.")
     platform: Name = Field(default="this-machine", description="A file in `config/platforms/`.")
     workload: WorkloadConfig = Field(description="What is trained.")
@@ -158,7 +158,7 @@ class MlperfStudy(BaseModel):
     """Published results of MLPerf Training."""
 
     model_config = Strict
-    source: Literal["mlperf"]
+    source: Literal["mlperf"] = Field(description="Marks a study of published results.")
     title: str = Field(description="The study's heading in the report.")
     round: Literal["v4.1"] = Field(default="v4.1", description="The round whose facts the project carries.")
     family: str = Field(default="H100-SXM", description="The accelerator family whose sizes make the curve.")
@@ -171,7 +171,7 @@ class PointsStudy(BaseModel):
     """A table of timings from elsewhere."""
 
     model_config = Strict
-    source: Literal["points"]
+    source: Literal["points"] = Field(description="Marks a study of a table.")
     title: str = Field(description="The study's heading in the report.")
     table: str = Field(description="CSV with the columns devices, time_s (or time_min), work and, if any, repeat.")
     workload: str = Field(default="", description="What was trained; default: the study's name.")

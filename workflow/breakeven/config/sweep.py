@@ -37,7 +37,7 @@ def cells(study: MeasuredStudy, machine: Machine, place: str) -> list[Cell]:
 
     Raises UserError naming study, sweep and row for the first cell that cannot be.
     """
-    workload, objective = resolve_workload(study.workload, place)
+    workload = resolve_workload(study.workload, place)
     title = workload_title(study.workload)
     result: dict[tuple[str, str], Cell] = {}
     matched = [0] * len(study.exclude)
@@ -93,7 +93,7 @@ def workload_title(workload: WorkloadConfig) -> str:
     return name if workload.technique == "full" else f"{name} + {TECHNIQUES[workload.technique].title}"
 
 
-def resolve_workload(config: WorkloadConfig, place: str) -> tuple[Workload, Objective]:
+def resolve_workload(config: WorkloadConfig, place: str) -> Workload:
     """The workload with its defaults filled and its own files pinned by content."""
     technique = TECHNIQUES.get(config.technique)
     if technique is None:
@@ -115,19 +115,16 @@ def resolve_workload(config: WorkloadConfig, place: str) -> tuple[Workload, Obje
         raise UserError(f"{place}: workload.image_size is for image models; '{config.model}' takes sequence_length.")
     if objective == "image-classification" and config.sequence_length is not None:
         raise UserError(f"{place}: workload.sequence_length is for language models; '{config.model}' takes image_size.")
-    return (
-        Workload(
-            model=config.model,
-            revision=_revision(config, place),
-            config=config.config,
-            technique=config.technique,
-            technique_options=config.technique_options,
-            data=_data(config, objective, meta.data if meta else None, place),
-            sequence_length=(config.sequence_length or 128) if objective == "causal-lm" else None,
-            image_size=(config.image_size or 32) if objective == "image-classification" else None,
-            trust_remote_code=config.trust_remote_code,
-        ),
-        objective,
+    return Workload(
+        model=config.model,
+        revision=_revision(config, place),
+        config=config.config,
+        technique=config.technique,
+        technique_options=config.technique_options,
+        data=_data(config, objective, meta.data if meta else None, place),
+        sequence_length=(config.sequence_length or 128) if objective == "causal-lm" else None,
+        image_size=(config.image_size or 32) if objective == "image-classification" else None,
+        trust_remote_code=config.trust_remote_code,
     )
 
 

@@ -1,4 +1,4 @@
-"""``python -m breakeven.head.forecast``: what would be measured, how long at most, and how long by the records so far."""
+"""``python -m breakeven.head.forecast``: what would be measured, how long at most, how long by records."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ def recorded_seconds(folder: Path) -> dict[str, list[float]]:
 
 
 def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
-    """One line per cell and a sum: runs to make, upper bounds from the timeout, estimates from records where there are some."""
+    """One line per cell and a sum: runs to make, upper bounds from the timeout, estimates from records."""
     seconds = recorded_seconds(folder)
     lines: list[str] = []
     runs_left, bound_h, bound_device_h, expected_s, unknown = 0, 0.0, 0.0, 0.0, 0

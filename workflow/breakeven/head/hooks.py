@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from breakeven.config.yamlfile import YamlFile
 from breakeven.head.guard import refuse_measuring_on_login_node, refuse_missing_profile
 from breakeven.head.lock import take
 from breakeven.schema.errors import UserError
@@ -15,6 +16,9 @@ from breakeven.schema.files import write_text
 from breakeven.schema.spec import canonical_json
 
 LOCK = Path("results/.lock")
+#: The rule whose jobs are measured runs.
+MEASURING_RULE = "measure_run"
+CONFIG = Path("config/config.yaml")
 PROGRESS = Path("results/.progress.json")
 
 
@@ -34,7 +38,13 @@ def guarded(action: Callable[[], Any]) -> Any:
 
 def is_head(workflow: Any) -> bool:
     """False in the processes that Snakemake starts for single jobs: they read the Snakefile again."""
-    return workflow.exec_mode.name == "DEFAULT"
+    return bool(workflow.exec_mode.name == "DEFAULT")
+
+
+def check_config_files(workflow: Any) -> None:
+    """Read the config file once before Snakemake does, so that what is wrong with it has a file and a line."""
+    if is_head(workflow):
+        guarded(lambda: YamlFile(CONFIG))
 
 
 def prepare(workflow: Any) -> None:
@@ -53,7 +63,7 @@ def start(workflow: Any) -> None:
     if not is_head(workflow):
         return
     records = [
-        str(output) for job in workflow.dag.needrun_jobs() if job.rule.name == "measure" for output in job.output[:1]
+        str(output) for job in workflow.dag.needrun_jobs() if job.rule.name == MEASURING_RULE for output in job.output[:1]
     ]
     executor = str(getattr(workflow.executor_plugin, "name", "local"))
 

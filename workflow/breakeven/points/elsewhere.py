@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,7 +70,7 @@ def _check_columns(raw: pd.DataFrame, path: Path) -> str:
     return times[0]
 
 
-def _point(row: dict[str, Any], time: str, where: str, study: str, workload: str, device: str) -> Point:
+def _point(row: Mapping[Hashable, Any], time: str, where: str, study: str, workload: str, device: str) -> Point:
     status_text = row.get("status") or "ok"
     if status_text not in set(Status):
         raise UserError(f"{where}: status '{status_text}' is unknown. Known: {', '.join(Status)}.")

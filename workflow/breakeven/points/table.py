@@ -9,11 +9,8 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.files import write_text
 from breakeven.schema.point import HOMOGENEOUS, POINT_COLUMNS, Point
 
-TEXT = ("study", "workload", "series", "scaling", "device", "status", "unit", "aggregate", "label", "source") + (
-    "device_model",
-    "driver",
-    "torch_version",
-)
+TEXT = ("study", "workload", "series", "scaling", "device", "status", "unit", "aggregate", "label", "source",
+        "device_model", "driver", "torch_version")  # fmt: skip
 
 
 def points_frame(points: Iterable[Point]) -> pd.DataFrame:

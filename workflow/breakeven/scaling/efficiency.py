@@ -1,9 +1,9 @@
 """Efficiency, speed-up and device-hours of every series, against its smallest size that was measured.
 
-With X work per second and N devices (0: the smallest size): S = X/X0 and E = (X/N)/(X0/N0). For runs to a target X = 1/T,
-which makes E = T0 N0 / (T N), the modified efficiency of the published study; there E = E_stat E_sys exactly, with
-E_stat = D0/D the samples that the target cost (reference-convergence scaling included) and E_sys the samples per second
-and device.
+With X work per second and N devices (0: the smallest size): S = X/X0 and E = (X/N)/(X0/N0). For runs to a target
+X = 1/T, which makes E = T0 N0 / (T N), the modified efficiency of the published study; there E = E_stat E_sys exactly,
+with E_stat = D0/D the samples that the target cost (reference-convergence scaling included) and E_sys the samples per
+second and device.
 """
 
 import math
@@ -57,7 +57,7 @@ def efficiency_table(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _series_rows(series: pd.DataFrame) -> list[dict[str, Any]]:
-    groups = [(int(n), group) for n, group in series.groupby("devices", sort=True)]  # type: ignore[call-overload]
+    groups = by_devices(series)
     sizes = {n: size for n, group in groups if (size := size_of(group)) is not None}
     totals = {n: total for n, size in sizes.items() if math.isfinite((total := aggregate(size)).rate)}
     reference = min(totals, default=None)
@@ -75,6 +75,11 @@ def _series_rows(series: pd.DataFrame) -> list[dict[str, Any]]:
             row |= _intervals(draws, devices, reference, work if sizes[devices].aggregate == "rate" else 1.0)
         rows.append(row)
     return rows
+
+
+def by_devices(series: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
+    """Each device count of a series and its rows, smallest first."""
+    return [(n, series[series["devices"] == n]) for n in sorted({int(n) for n in series["devices"]})]
 
 
 def rates_drawn(name: str, sizes: dict[int, Size]) -> dict[int, Array | None]:
@@ -142,11 +147,12 @@ def _intervals(draws: dict[int, Array | None], devices: int, reference: int, wor
 
 def efficiency_draws(series: pd.DataFrame) -> tuple[list[int], Array] | None:
     """Device counts and bootstrap efficiencies, shape (resamples, sizes); None where any size has no interval."""
-    groups = {int(n): size_of(group) for n, group in series.groupby("devices", sort=True)}  # type: ignore[call-overload]
-    sizes = {n: size for n, size in groups.items() if size is not None and math.isfinite(aggregate(size).rate)}
+    found = {n: size_of(group) for n, group in by_devices(series)}
+    sizes = {n: size for n, size in found.items() if size is not None and math.isfinite(aggregate(size).rate)}
     draws = rates_drawn(str(series["series"].iloc[0]), sizes)
-    if not sizes or any(draw is None for draw in draws.values()):
+    known = {n: draw for n, draw in draws.items() if draw is not None}
+    if not sizes or len(known) < len(sizes):
         return None
-    counts = sorted(sizes)
-    rates = np.column_stack([draws[n] for n in counts])  # type: ignore[arg-type]
+    counts = sorted(known)
+    rates = np.column_stack([known[n] for n in counts])
     return counts, rates / rates[:, :1] * counts[0] / np.array(counts)

@@ -1,7 +1,7 @@
 """What is known of each strategy, workload, technique and data set before torch is imported: metadata as data."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 Objective = Literal["image-classification", "causal-lm"]
 
@@ -46,7 +46,15 @@ class DatasetMeta:
     source: str
 
 
-def _by_name(*items):  # type: ignore[no-untyped-def]
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Meta = TypeVar("Meta", bound=_Named)
+
+
+def _by_name(*items: Meta) -> dict[str, Meta]:
     return {item.name: item for item in items}
 
 

@@ -1,4 +1,4 @@
-"""A spec is one cell of a sweep: everything that identifies a run, and nothing that does not (names, comments, limits)."""
+"""A spec is one cell of a sweep: all that identifies a run, and nothing that does not (names, comments, limits)."""
 
 import dataclasses
 import hashlib

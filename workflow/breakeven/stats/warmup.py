@@ -17,8 +17,9 @@ def warmup_end(step_s: Array, minimum: int) -> int:
     if steps <= minimum:
         return steps
     last = minimum + (steps - minimum) // 2
-    scores = [np.var(step_s[drop:]) / (steps - drop) for drop in range(minimum, last + 1)]
-    return minimum + int(np.argmin(scores))
+    scores = np.array([np.var(step_s[drop:]) / (steps - drop) for drop in range(minimum, last + 1)])
+    # the earliest of equals: rounding alone must not drop steps of an even run
+    return minimum + int(np.argmax(scores <= scores.min() + 1e-12 * step_s[minimum:].mean() ** 2))
 
 
 def stationary(window: Array, level: float = 0.01) -> bool:

@@ -1,0 +1,56 @@
+"""What several tests share: a copy of the project to run Snakemake in, and the way to run it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+#: What a working copy needs to run the workflow; results and environments stay behind.
+PARTS = ("Snakefile", "config", "workflow", "profiles", "envs")
+
+Snakemake = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A fresh copy of the workflow, without results."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy2(source, folder / part)
+    return folder
+
+
+def environment() -> dict[str, str]:
+    """This interpreter's own commands first, as `make` has it; never a cluster's or another test's settings."""
+    drop = ("SNAKEMAKE_PROFILE", "BREAKEVEN_FAULT", "PYTHONPATH")
+    env = {name: value for name, value in os.environ.items() if name not in drop}
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    return env
+
+
+@pytest.fixture
+def snakemake(project: Path) -> Snakemake:
+    """Run `snakemake` in the copy: ``snakemake("-n", "report")``; keyword arguments are environment variables."""
+
+    def run(*arguments: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "snakemake", *arguments],
+            cwd=project,
+            env=environment() | variables,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,124 @@
+"""Sweeps to specs: what is a run, what is the same run, and what is never one."""
+
+import dataclasses
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from breakeven.config.machine import Machine
+from breakeven.config.models import MeasuredStudy
+from breakeven.config.sweep import cells, powers_of_two
+from breakeven.schema.spec import DataSource, Spec, Workload, canonical_json, data_id, run_id
+
+FOUR = Machine("cpu", "a CPU", 4, 1)
+
+
+def study(**changes: object) -> MeasuredStudy:
+    return MeasuredStudy.model_validate(
+        {
+            "source": "measured",
+            "title": "t",
+            "workload": {"model": "llama", "technique": "lora"},
+            "defaults": {"global_batch": 8},
+            "sweeps": {"ddp": {"grid": {"strategy": ["ddp"], "devices": "auto"}}},
+        }
+        | changes
+    )
+
+
+def spec(**changes: object) -> Spec:
+    workload = Workload(model="llama", data=DataSource(name="chat-en"), sequence_length=128)
+    base = Spec(
+        workload=workload, strategy="ddp", device_kind="cpu", device_model="a CPU", devices=2, devices_per_node=2,
+        global_batch=8,
+    )  # fmt: skip
+    return dataclasses.replace(base, **changes)
+
+
+def test_auto_is_every_power_of_two_that_the_machine_has() -> None:
+    assert [cell.spec.devices for cell in cells(study(), FOUR, "s")] == [1, 2, 4]
+    assert [cell.spec.devices for cell in cells(study(max_devices=2), FOUR, "s")] == [1, 2]
+    assert powers_of_two(1) == [1]
+    assert powers_of_two(6) == [1, 2, 4]
+    assert powers_of_two(8) == [1, 2, 4, 8]
+
+
+def test_auto_stops_at_what_the_strategy_can_use() -> None:
+    sweeps = {"one": {"grid": {"strategy": ["single"], "devices": "auto"}}}
+    assert [cell.spec.devices for cell in cells(study(sweeps=sweeps), FOUR, "s")] == [1]
+
+
+def test_weak_scaling_keeps_the_batch_per_device_and_strong_the_whole() -> None:
+    sweeps = {
+        "weak": {"grid": {"devices": "auto", "batch_per_device": [4]}},
+        "strong": {"grid": {"devices": "auto", "global_batch": [8]}},
+    }
+    found = cells(study(sweeps=sweeps, defaults={}), FOUR, "s")
+    assert [cell.spec.global_batch for cell in found if cell.scaling == "weak"] == [4, 8, 16]
+    assert [cell.spec.global_batch for cell in found if cell.scaling == "strong"] == [8, 8, 8]
+    assert {cell.series for cell in found} == {"Llama + LoRA, ddp, weak", "Llama + LoRA, ddp, strong"}
+
+
+def test_a_run_that_two_sweeps_ask_for_is_one_run() -> None:
+    sweeps = {
+        "a": {"cases": [{"devices": 2, "batch_per_device": 4}]},
+        "b": {"cases": [{"devices": 2, "global_batch": 8}]},
+    }
+    found = cells(study(sweeps=sweeps, defaults={}), FOUR, "s")
+    assert len(found) == 2
+    assert len({cell.run_id for cell in found}) == 1
+
+
+def test_every_other_swept_key_is_a_curve_of_its_own() -> None:
+    sweeps = {"p": {"grid": {"devices": [1, 2], "precision": ["fp32", "bf16"]}}}
+    found = cells(study(sweeps=sweeps), FOUR, "s")
+    assert {cell.series for cell in found} == {"Llama + LoRA, ddp, fp32, strong", "Llama + LoRA, ddp, bf16, strong"}
+
+
+def test_oversubscribed_runs_are_made_and_never_timed() -> None:
+    sweeps = {"check": {"grid": {"devices": [8]}, "oversubscribe": True}}
+    found = cells(study(sweeps=sweeps), FOUR, "s")
+    assert [cell.spec.timed for cell in found] == [False]
+
+
+def test_names_and_limits_are_no_part_of_a_run() -> None:
+    one = cells(study(), FOUR, "s")
+    other = cells(study(title="another", timeout_min=99, repeats=7), FOUR, "elsewhere")
+    assert [cell.run_id for cell in one] == [cell.run_id for cell in other]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"strategy": "single"}, {"devices": 1}, {"devices_per_node": 8}, {"device_model": "another"}, {"global_batch": 16},
+        {"precision": "bf16"}, {"optimizer": "sgd"}, {"updates": 41}, {"seed": 1}, {"timed": False}, {"measure_version": 0},
+    ],
+)  # fmt: skip
+def test_whatever_can_change_a_number_changes_the_run(change: dict[str, object]) -> None:
+    assert run_id(spec(**change)) != run_id(spec())
+
+
+def test_a_run_id_is_a_name_and_eight_hex_digits() -> None:
+    assert run_id(spec()).rsplit("-", 1)[0] == "llama-ddp-n2-b8"
+    assert len(run_id(spec()).rsplit("-", 1)[1]) == 8
+
+
+@given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.booleans(), st.none())), st.randoms())
+def test_canonical_json_does_not_know_the_order_of_keys(value: dict[str, object], shuffle: random.Random) -> None:
+    items = list(value.items())
+    shuffle.shuffle(items)
+    assert canonical_json(dict(items)) == canonical_json(value)
+
+
+def test_a_spec_survives_its_json() -> None:
+    assert Spec.from_json(spec().to_json()) == spec()
+
+
+def test_data_depend_on_the_tokenizer_for_text_and_not_for_images() -> None:
+    text = Workload(model="llama", data=DataSource(name="chat-en"), sequence_length=128)
+    assert data_id(text) != data_id(dataclasses.replace(text, config={"vocab_size": 512}))
+    assert data_id(text) == data_id(dataclasses.replace(text, technique="lora"))
+    images = Workload(model="mobilenet_v2", data=DataSource(name="digits"), image_size=32)
+    assert data_id(images) == data_id(dataclasses.replace(images, config={"depth_multiplier": 0.5}, image_size=64))
