@@ -77,10 +77,14 @@ def single_runs(axes: Axes, repeats: pd.DataFrame, column: str, style: Style) ->
 
 
 def failures(axes: Axes, curves: Sequence[Curve], styles: dict[str, Style]) -> None:
-    """Runs without a time: a cross on the device axis with the status over it, one line a series."""
-    named = len(curves) > 1
+    """Runs without a time: a cross on the device axis with the status over it, one line a series.
+
+    Small where other runs of that size gave one. Series in grey are left out: their runs are in the report's tables.
+    """
+    strong = [one for one in curves if styles[one.series].strong]
+    named = len(strong) > 1
     stacked: dict[int, int] = {}
-    for one in curves:
+    for one in strong:
         for failure in one.failures:
             level = stacked.get(failure.devices, 0)
             stacked[failure.devices] = level + 1
@@ -90,7 +94,7 @@ def failures(axes: Axes, curves: Sequence[Curve], styles: dict[str, Style]) -> N
                     [0],
                     transform=axes.get_xaxis_transform(),
                     marker="X",
-                    markersize=9,
+                    markersize=9 if failure.runs == failure.of else 6,
                     color=FAILED,
                     markeredgecolor=SURFACE,
                     linestyle="none",
@@ -184,9 +188,9 @@ def keys(curves: Sequence[Curve], styles: dict[str, Style]) -> list[Key]:
     found.append(Key(Line2D([], [], color=MUTED, linewidth=1.1, linestyle=(0, (4, 3))), "ideal"))
     if any(b > GAP * a for c in curves for a, b in pairwise(c.sizes)):
         found.append(Key(Line2D([], [], color=INK, linewidth=1.4, linestyle=_DOTTED), "no size tested between"))
-    if any(c.failures for c in curves):
+    if any(c.failures for c in strong):
         cross = Line2D([], [], color=FAILED, marker="X", linestyle="none", markersize=8, markeredgecolor=SURFACE)
-        found.append(Key(cross, "no time: status named"))
+        found.append(Key(cross, "run without a time"))
     return found
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from breakeven.figures import words
 from breakeven.figures.view import BreakEven, Curve, View
-from breakeven.report.meta import read_meta
-from breakeven.report.study import Study, named_folder, read_studies
+from breakeven.report.study import Study, add_arguments, studies_of
 from breakeven.schema.command import command
 from breakeven.schema.files import write_text
 
@@ -170,11 +169,10 @@ def plain_text(studies: Sequence[Study]) -> str:
 @command
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m breakeven.report.answer", description=__doc__)
-    parser.add_argument("--study", required=True, action="append", type=named_folder, metavar="NAME=DIR")
-    parser.add_argument("--meta", type=Path, help="titles and sources of the studies, a JSON file")
+    add_arguments(parser)
     parser.add_argument("--output", required=True, type=Path, help="the text file to write")
     options = parser.parse_args()
-    write_text(options.output, plain_text(read_studies(options.study, read_meta(options.meta))))
+    write_text(options.output, plain_text(studies_of(options)))
 
 
 if __name__ == "__main__":

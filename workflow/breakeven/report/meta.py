@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from breakeven.figures.labels import presumed_source
 from breakeven.schema.errors import UserError
 
 SOURCES = ("measured", "mlperf", "points")
@@ -48,6 +49,26 @@ def _study(path: Path, name: str, entry: Any) -> StudyMeta:
     )
 
 
+def from_plan(path: Path) -> tuple[str, StudyMeta]:
+    """A study's name and what its plan.json tells of it."""
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        name, settings, machine = str(plan["study"]), plan.get("settings") or {}, plan.get("machine") or {}
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file. --plan takes the plan.json of a study.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a study's plan: {error}.") from None
+    told = {key: settings[key] for key in ("round", "family", "platform") if settings.get(key)}
+    named = {{"device_word": "device"}.get(key, key): value for key, value in machine.items() if key != "device_kind"}
+    return name, StudyMeta(
+        title=str(plan.get("title") or name),
+        source=str(plan.get("source", "points")),
+        platform={**told, **named, **({"study file": plan["config"]} if plan.get("config") else {})},
+        notes=tuple(str(n) for n in plan.get("notes") or ()),
+        commands=("snakemake",),
+    )
+
+
 def presumed(name: str) -> StudyMeta:
-    """Of a study without an entry. A published round is known by its name, so its notice is never lost."""
-    return StudyMeta(title=name, source="mlperf" if name.startswith("mlperf") else "points")
+    """Of a study without an entry."""
+    return StudyMeta(title=name, source=presumed_source(name))

@@ -110,7 +110,9 @@ def failures_table(points: pd.DataFrame, runs: pd.DataFrame | None) -> Table:
     ]
     bad = points[points["status"] != Status.OK]
     if runs is None:
-        return table("", bad.assign(run_id=bad["label"], log=bad["source"]).drop_duplicates(), columns)
+        # a published run may stand in several series
+        once = bad.drop_duplicates(["label", "source", "devices", "repeat"])
+        return table("", once.assign(run_id=once["label"], log=once["source"]), columns)
     unmeasured = bad[bad["status"] == Status.NOT_MEASURED].rename(columns={"label": "run_id", "source": "log"})
     return table("", pd.concat([runs[runs["status"] != Status.OK], unmeasured], ignore_index=True), columns)
 

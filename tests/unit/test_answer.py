@@ -1,0 +1,107 @@
+"""The sentences, word for word, on tables whose numbers are known."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from breakeven.figures.view import read_table, view
+from breakeven.report.answer import Answer, answers
+from tests.study_tables import Tables, published, two_cores
+
+
+def answers_of(tables: Tables, folder: Path) -> list[Answer]:
+    tables.write(folder)
+    frames = [read_table(folder / "tables" / f"{name}.csv") for name in ("points", "efficiency", "breakeven")]
+    return answers(view(str(frames[1]["workload"].iloc[0]), *frames))
+
+
+def llama(times: list[tuple[int, float | None, str]], status: str = "oom") -> Tables:
+    tables = Tables("llm")
+    tables.add("Llama", "Llama, fsdp, strong", times, scaling="strong", device="H100-SXM", status=status)
+    return tables
+
+
+def test_bert_as_published(tmp_path: Path) -> None:
+    (answer,) = answers_of(published(), tmp_path)
+    assert answer.lead == (
+        "BERT on H100-SXM (best submission per size, against 4): efficiency 0.94 at 8, 0.77 at 16, 0.64 at 48, "
+        "0.71 at 64, 0.10 at 3472; 64 is the largest size tested that keeps at least 0.70, interval 48 to 64 "
+        "(the curve crosses it near 28; 48 fell below it; next tested size 3472)."
+    )
+    assert answer.steps == (
+        "Each step: 4 to 8, 1.9 times faster for 1.1 times the device-hours; 8 to 16, 1.6 times faster for 1.2; "
+        "16 to 48, 2.5 times faster for 1.2; 48 to 64, 1.5 times faster for 0.90; 64 to 3472, 7.5 times faster for 7.2."
+    )
+
+
+def test_two_cores_keep_the_threshold_up_to_the_largest_size(tmp_path: Path) -> None:
+    strong, weak = answers_of(two_cores(), tmp_path)
+    assert strong.text == (
+        "MobileNetV2 on CPU cores (ddp, strong scaling, against 1): efficiency 0.87 at 2; break-even (efficiency below "
+        "0.70) not reached up to 2, the largest size tested. Each step: 1 to 2, 1.7 times faster for 1.1 times the "
+        "core-hours."
+    )
+    assert weak.subject == "MobileNetV2 on CPU cores (ddp, weak scaling, against 1)"
+
+
+def test_one_size_is_no_curve(tmp_path: Path) -> None:
+    tables = llama([(8, 10.0, "")])
+    tables.break_even("Llama", "Llama, fsdp, strong", 8)
+    (answer,) = answers_of(tables, tmp_path)
+    assert answer.text == (
+        "Llama on H100-SXM (fsdp, strong scaling): 8 H100-SXM is the only size with a time: no curve, no break-even."
+    )
+
+
+def test_sizes_without_a_time_are_named_with_their_status(tmp_path: Path) -> None:
+    tables = llama([(1, None, ""), (2, 10.0, ""), (4, 5.2, "")])
+    tables.break_even("Llama", "Llama, fsdp, strong", 4)
+    (answer,) = answers_of(tables, tmp_path)
+    assert answer.efficiency == "efficiency 0.96 at 4 (no time at 1: oom)"
+    assert "against 2" in answer.subject
+
+
+def test_nothing_but_failures(tmp_path: Path) -> None:
+    (answer,) = answers_of(llama([(1, None, ""), (2, None, "")], status="failed"), tmp_path)
+    assert answer.text == "Llama on H100-SXM (fsdp, strong scaling): no size has a time (1: failed, 2: failed)."
+
+
+def test_no_size_past_the_reference(tmp_path: Path) -> None:
+    tables = llama([(1, 10.0, ""), (2, 9.0, "")])
+    tables.break_even("Llama", "Llama, fsdp, strong", 1, crossing=1.56)
+    (answer,) = answers_of(tables, tmp_path)
+    assert answer.break_even == "no size past 1 keeps at least 0.70 (the curve crosses it near 1.6; next tested size 2)"
+    assert answer.steps == "Each step: 1 to 2, 1.1 times faster for 1.8 times the device-hours."
+
+
+def test_a_dip_before_a_largest_size_that_keeps_the_threshold_is_told(tmp_path: Path) -> None:
+    tables = llama([(1, 10.0, ""), (2, 9.0, ""), (4, 3.0, "")])
+    tables.break_even("Llama", "Llama, fsdp, strong", 4, low=1, high=4, crossing=1.56)
+    (answer,) = answers_of(tables, tmp_path)
+    assert answer.break_even == (
+        "break-even (efficiency below 0.70) not reached up to 4, the largest size tested, though 2 fell below it; "
+        "interval of the largest size that keeps it 1 to 4"
+    )
+
+
+def test_slower_is_called_slower(tmp_path: Path) -> None:
+    (answer,) = answers_of(llama([(1, 10.0, ""), (2, 12.0, "")]), tmp_path)
+    assert answer.steps == "Each step: 1 to 2, 1.2 times slower for 2.4 times the device-hours."
+
+
+def test_a_value_just_under_the_threshold_does_not_read_as_the_threshold(tmp_path: Path) -> None:
+    tables = llama([(1, 10.0, ""), (2, 10 / 2 / 0.698, "")])
+    tables.break_even("Llama", "Llama, fsdp, strong", 1, crossing=1.99)
+    assert answers_of(tables, tmp_path)[0].efficiency == "efficiency 0.698 at 2"
+
+
+def test_the_text_file_keeps_studies_apart_and_carries_the_notice(tmp_path: Path) -> None:
+    studies = [f"--study={t.study}={t.write(tmp_path / t.study)}" for t in (published(), two_cores())]
+    output = tmp_path / "answer.txt"
+    subprocess.run([sys.executable, "-m", "breakeven.report.answer", *studies, f"--output={output}"], check=True)
+    text = output.read_text()
+    published_part, own_part = text.split("\n\n\n")
+    assert published_part.startswith("mlperf-v4.1\n-----------\n\nBERT on H100-SXM")
+    assert "not verified by the MLCommons Association" in " ".join(published_part.split())
+    assert "MobileNetV2 on CPU cores" in own_part
+    assert "MLCommons" not in own_part
