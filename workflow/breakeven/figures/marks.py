@@ -77,7 +77,7 @@ def single_runs(axes: Axes, repeats: pd.DataFrame, column: str, style: Style) ->
 
 
 def failures(axes: Axes, curves: Sequence[Curve], styles: dict[str, Style]) -> None:
-    """Runs without a time: a cross on the device axis with the status over it, one line a series.
+    """Runs without a time: a cross on the device axis with the status beside it, one line a series.
 
     Small where other runs of that size gave one. Series in grey are left out: their runs are in the report's tables.
     """
@@ -106,7 +106,7 @@ def failures(axes: Axes, curves: Sequence[Curve], styles: dict[str, Style]) -> N
                 f"{one.name}: {failure.text}" if named else failure.text,
                 (failure.devices, 0),
                 xycoords=axes.get_xaxis_transform(),
-                xytext=(beside, 7 + 11 * level),
+                xytext=(beside, 5 + 11 * level),
                 textcoords="offset points",
                 ha=side,
                 fontsize=8,
@@ -122,10 +122,8 @@ def place(axes: Axes, x: float) -> float:
 
 
 def _beside(axes: Axes, x: float) -> tuple[float, str]:
-    where = place(axes, x)
-    if where > 0.75:
-        return 4.0, "right"
-    return (-4.0, "left") if where < 0.25 else (0.0, "center")
+    """On the side with more room, clear of a vertical line through the size."""
+    return (-8.0, "right") if place(axes, x) > 0.7 else (8.0, "left")
 
 
 def device_axis(axes: Axes, curves: Sequence[Curve], width_in: float) -> None:

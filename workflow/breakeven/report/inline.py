@@ -9,7 +9,14 @@ from breakeven.figures import theme
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _SIZE = re.compile(r'(<svg\b[^>]*?) width="[^"]*" height="[^"]*"')
 #: Colours of the theme that the page sets for itself, so that figures can be read on a dark page too.
-_FOLLOW = {theme.INK: "ink", theme.MUTED: "muted", theme.RULE: "rule", theme.SURFACE: "surface"}
+_FOLLOW = {
+    theme.INK: "ink",
+    theme.MUTED: "muted",
+    theme.RULE: "rule",
+    theme.SURFACE: "surface",
+    theme.PALETTE[0]: "blue",
+    theme.FAILED: "bad",
+}
 
 
 def inline_svg(svg: str, title: str) -> Markup:
