@@ -12,7 +12,7 @@ def ledger() -> list[tuple[str, int, str]]:
 def test_the_last_line_of_the_ledger_is_the_sources_as_they_are():
     digest = measured_sources_digest()
     assert ledger()[-1][0] == digest, (
-        "datasets, workloads, strategies or measure have changed. If a measured number can change, raise MEASURE_VERSION "
+        "The measured rooms have changed. If a measured number can change, raise MEASURE_VERSION "
         f"(schema/measure_version.py). Then add the line '{digest} <measure_version> <reason>' to {LEDGER}."
     )
 

@@ -107,7 +107,19 @@ def _killed(returncode: int, log: Path, notes: Notes) -> tuple[int | None, signa
     """Which rank a signal ended. torchrun alone knows, and says it in its report at the end of the log."""
     if returncode < 0:
         return None, signal.Signals(-returncode)
+    found = signals_in_report(log.read_text(errors="replace"))
+    if not found:
+        return None
     ranks = {process.pid: rank for rank, process in notes.alive().items()}
-    for number, pid in re.findall(r"exitcode\s*:\s*-(\d+) \(pid: (\d+)\)", log.read_text(errors="replace")):
-        return ranks.get(int(pid)), signal.Signals(int(number))
-    return None
+    pid, number = found[0]
+    return ranks.get(pid), number
+
+
+def signals_in_report(log: str) -> list[tuple[int, signal.Signals]]:
+    """(process id, signal) of every rank that a signal ended, the likeliest cause of the others first.
+
+    Once a rank has failed, torchrun ends the others by SIGTERM and lists them too; the first failure stands last.
+    """
+    pairs = re.findall(r"exitcode\s*:\s*-(\d+) \(pid: (\d+)\)", log)
+    last_first = [(int(pid), signal.Signals(int(number))) for number, pid in reversed(pairs)]
+    return sorted(last_first, key=lambda one: one[1] == signal.SIGTERM)

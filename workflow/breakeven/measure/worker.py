@@ -78,6 +78,7 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
     work = [data.work(indices) for indices in plan]
 
     model = build_model(spec, data, job.model_dir).to(device)
+    torch.manual_seed(spec.seed + rank)  # equal weights until here; from here on each rank draws its own dropout
     facts["parameters"] = sum(p.numel() for p in model.parameters())
     facts["trainable_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if rank == 0:

@@ -1,0 +1,264 @@
+"""What the launcher decides without starting a rank: refusals, verdicts, its two lines, and what it watches."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from breakeven.measure import environment, idle, launch, nvidia
+from breakeven.measure.attempts import Attempts
+from breakeven.measure.cores import cores_for
+from breakeven.measure.job import Notes
+from breakeven.measure.launch import Request, Verdict, judge
+from breakeven.measure.processes import identity
+from breakeven.measure.ranks import RanksEnd, rank_environment, signals_in_report
+from breakeven.measure.results import empty_steps
+from breakeven.measure.terminal import Progress, start_line
+from breakeven.measure.watch import wait
+from breakeven.schema.errors import UserError
+from breakeven.schema.record import STEP_ARRAYS
+from breakeven.schema.spec import DataSource, Spec, Workload
+from breakeven.schema.status import Status
+
+
+def spec(**changes) -> Spec:
+    workload = Workload(model="llama", technique="lora", data=DataSource(name="chat-en"), sequence_length=64)
+    facts = {"device_kind": "cpu", "device_model": environment.cpu_model(), "devices": 2, "devices_per_node": 2}
+    return Spec(**{"workload": workload, "strategy": "ddp", "global_batch": 8, **facts, **changes})
+
+
+def test_the_launcher_imports_no_torch():
+    script = "import sys, breakeven.measure.__main__; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+class TestRefusals:
+    def test_a_machine_that_is_not_the_one_the_spec_names(self):
+        with pytest.raises(UserError, match="The run is of device 'H100', but this machine has"):
+            environment.check_devices(spec(device_model="H100"))
+
+    def test_more_cores_than_this_process_may_use_unless_the_run_is_not_timed(self):
+        with pytest.raises(UserError, match="The run needs 999 CPU cores, but this process may use"):
+            environment.check_devices(spec(devices=999, devices_per_node=999))
+        assert environment.check_devices(spec(devices=999, devices_per_node=999, timed=False)) == []
+
+    def test_gpus_where_there_are_none(self, monkeypatch):
+        monkeypatch.setattr(environment, "visible_gpus", list)
+        with pytest.raises(UserError, match="shows no GPU"):
+            environment.check_devices(spec(device_kind="cuda", device_model="H100"))
+
+    def test_more_nodes_than_one(self):
+        with pytest.raises(UserError, match="this version measures on one"):
+            environment.check_devices(spec(devices=4))
+
+    def test_a_login_node_unless_told_so_or_inside_a_job(self, tmp_path, monkeypatch):
+        (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+        (tmp_path / "sbatch").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        monkeypatch.delenv(launch.HERE, raising=False)
+        with pytest.raises(UserError, match="--workflow-profile profiles/slurm"):
+            launch.refuse_on_a_login_node()
+        monkeypatch.setenv(launch.HERE, "1")
+        launch.refuse_on_a_login_node()
+        monkeypatch.delenv(launch.HERE)
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+        launch.refuse_on_a_login_node()
+
+
+@pytest.fixture
+def notes(tmp_path) -> Notes:
+    return Notes(tmp_path)
+
+
+def verdict(notes: Notes, **end):
+    request = Request(
+        spec=spec(), repeat=1, data=Path("d"), record=Path("r"), steps=Path("s"), log=Path("l"), timeout_s=30
+    )
+    usual = {"ended": "exited", "returncode": 1, "started": True, "error": notes.first_error(), "killed": None}
+    whole = RanksEnd(**{**usual, "elapsed_s": 1.0, **end})
+    return judge(whole, request, notes, Attempts(notes.scratch / "attempts.jsonl"))
+
+
+class TestVerdicts:
+    def test_the_first_rank_to_fail_is_named_not_those_it_took_down(self, notes):
+        notes.write_error(1, "failed", "RuntimeError: injected")
+        notes.write_error(0, "failed", "RuntimeError: Connection closed by peer")
+        assert verdict(notes) == Verdict(Status.FAILED, "RuntimeError: injected", 1)
+
+    def test_out_of_memory_is_its_own_status(self, notes):
+        notes.write_error(0, "oom", "OutOfMemoryError: CUDA out of memory.")
+        assert verdict(notes).status is Status.OOM
+
+    def test_a_deadline_is_a_result_only_once_ranks_have_started(self, notes):
+        assert verdict(notes, ended="deadline", returncode=None).status is Status.TIMEOUT
+        assert isinstance(verdict(notes, ended="deadline", returncode=None, started=False), str)
+
+    def test_a_loss_that_is_not_finite_has_diverged(self, notes):
+        notes.result.write_text('{"finite": false}')
+        assert verdict(notes, returncode=0).status is Status.DIVERGED
+
+    def test_a_kill_from_outside_is_a_result_the_second_time_and_again_after_a_record(self, notes):
+        notes.write_error(0, "failed", "RuntimeError: Connection closed by peer")
+        killed = (1, signal.SIGKILL)
+        assert isinstance(verdict(notes, killed=killed), str)
+        second = verdict(notes, killed=killed)
+        assert second.status is Status.FAILED
+        assert second.rank == 1
+        assert "out-of-memory killer is a likely cause" in second.message
+        Attempts(notes.scratch / "attempts.jsonl").end()
+        assert isinstance(verdict(notes, killed=killed), str)
+
+    def test_two_different_kills_are_no_result(self, notes):
+        assert isinstance(verdict(notes, killed=(1, signal.SIGKILL)), str)
+        assert isinstance(verdict(notes, killed=(1, signal.SIGTERM)), str)
+
+    def test_a_crash_of_a_ranks_own_is_a_result_at_once(self, notes):
+        assert verdict(notes, killed=(0, signal.SIGSEGV)) == Verdict(Status.FAILED, "crashed by SIGSEGV", 0)
+
+    def test_torchruns_own_sigterm_to_the_others_is_no_kill_from_outside(self, notes):
+        notes.write_error(1, "failed", "RuntimeError: injected")
+        assert verdict(notes, killed=(0, signal.SIGTERM)).message == "RuntimeError: injected"
+
+    def test_broken_machinery_leaves_no_record_and_the_users_mistakes_are_told(self, notes):
+        assert isinstance(verdict(notes, error=None), str)
+        notes.write_error(0, "infrastructure", "ModuleNotFoundError: No module named 'peft'")
+        assert verdict(notes) == "rank 0: ModuleNotFoundError: No module named 'peft'"
+        notes.write_error(0, "user", "the data is not this run's")
+        with pytest.raises(UserError, match="the data is not this run's"):
+            verdict(notes)
+
+
+def test_torchruns_report_names_the_rank_that_was_killed_before_those_it_ended_itself():
+    report = """
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 100)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 101)
+"""
+    assert signals_in_report(report) == [(101, signal.SIGKILL), (100, signal.SIGTERM)]
+    assert signals_in_report(report.replace("-9", "1 ")) == [(100, signal.SIGTERM)]
+    assert signals_in_report("no report") == []
+
+
+def test_starts_are_counted_until_a_record_and_the_file_goes_when_nothing_was_killed(tmp_path):
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    assert [attempts.begin(), attempts.begin()] == [1, 2]
+    attempts.end()
+    assert not attempts.path.exists()
+    assert attempts.begin() == 1
+    attempts.killed("SIGKILL", 1)
+    attempts.end()
+    assert attempts.path.exists()
+    assert attempts.begin() == 1
+
+
+def test_empty_steps_hold_every_array_the_record_promises():
+    arrays = empty_steps(2)
+    assert set(arrays) == set(STEP_ARRAYS)
+    assert arrays["step_s"].shape == (2, 0)
+    assert arrays["loss"].shape == (0,)
+
+
+class TestTerminal:
+    def test_the_first_line_says_where_the_run_stands(self, tmp_path):
+        records = [tmp_path / f"{i}.json" for i in range(24)]
+        for record in records[:4]:
+            record.touch()
+        file = tmp_path / "progress.json"
+        file.write_text(json.dumps({"records": [str(record) for record in records], "started_at": 1000.0}))
+        progress = Progress.read(file, now=1036.0)
+        assert progress == Progress(5, 24, 180.0)  # 9 s each, 20 to go
+        line = "run 5 of 24: llama-lora ddp on 2 CPU cores, repeat 2, about 3 min left"
+        assert start_line(spec(), 2, progress) == line
+
+    def test_without_a_progress_file_it_says_what_it_knows(self, tmp_path):
+        assert Progress.read(tmp_path / "none.json") is None
+        assert start_line(spec(devices=1, strategy="single"), 1, None) == (
+            "run: llama-lora single on 1 CPU core, repeat 1"
+        )
+
+
+class TestIdle:
+    def test_busy_ticks_are_all_but_idle_and_waiting_for_disks(self):
+        assert idle.busy_ticks("cpu  1 2 4 1000 1000 8 16 32 0 0\ncpu0 1 2 3\n") == 63
+
+    def test_a_spinning_neighbour_is_seen(self):
+        spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            assert idle.idle_check(window_s=0.5).busy_cores > 0.7
+        finally:
+            spinner.kill()
+            spinner.wait()
+
+
+class TestWatch:
+    def test_a_child_that_ends_is_seen_at_once(self):
+        child = subprocess.Popen(["sleep", "0.2"])
+        assert wait(child, [identity(os.getpid())], time.monotonic() + 30) == "exited"
+
+    def test_the_deadline_is_kept(self):
+        child = subprocess.Popen(["sleep", "30"])
+        try:
+            started = time.monotonic()
+            assert wait(child, [], started + 0.3) == "deadline"
+            assert 0.3 <= time.monotonic() - started < 3
+        finally:
+            child.kill()
+            child.wait()
+
+    @pytest.mark.parametrize("kernel_has_pidfds", [True, False])
+    def test_the_end_of_one_above_is_seen(self, monkeypatch, kernel_has_pidfds):
+        if not kernel_has_pidfds:
+            monkeypatch.setattr(os, "pidfd_open", lambda pid: (_ for _ in ()).throw(OSError("no such system call")))
+        head, child = subprocess.Popen(["sleep", "0.3"]), subprocess.Popen(["sleep", "30"])
+        try:
+            assert wait(child, [identity(head.pid)], time.monotonic() + 30) == "orphaned"
+        finally:
+            child.kill()
+            child.wait()
+            head.wait()
+
+
+class TestRankEnvironment:
+    def test_threads_are_one_per_core_whatever_snakemake_exported(self, monkeypatch):
+        monkeypatch.setenv("OMP_NUM_THREADS", "16")
+        assert rank_environment(spec())["OMP_NUM_THREADS"] == "1"
+
+    def test_ranks_have_cores_of_their_own_as_far_as_there_are_any(self):
+        available = len(os.sched_getaffinity(0))
+        cores = cores_for(available + 1)
+        assert len(set(cores[:available])) == available
+        assert cores[available] == cores[0]
+
+
+def test_gpus_are_those_cuda_shows_in_its_order(tmp_path, monkeypatch):
+    smi = tmp_path / "nvidia-smi"
+    rows = "0, GPU-aa, NVIDIA H100 80GB HBM3, 550.1, 700.00\\n1, GPU-bb, NVIDIA L4, 550.1, [N/A]\\n"
+    smi.write_text(f"#!/bin/sh\nprintf '{rows}'\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [gpu.power_limit_w for gpu in nvidia.visible_gpus()] == [700.0, None]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,0")
+    assert [gpu.name for gpu in nvidia.visible_gpus()] == ["NVIDIA L4", "NVIDIA H100 80GB HBM3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert nvidia.visible_gpus() == []
+
+
+def test_group_norm_replaces_every_batch_norm_and_divides_the_channels():
+    torch = pytest.importorskip("torch")
+    from breakeven.workloads.mobilenet_v2 import with_group_norm
+
+    model = with_group_norm(torch.nn.Sequential(torch.nn.BatchNorm2d(12), torch.nn.BatchNorm2d(7)))
+    assert [type(child).__name__ for child in model] == ["GroupNorm", "GroupNorm"]
+    assert [(child.num_groups, child.num_channels) for child in model] == [(6, 12), (7, 7)]
