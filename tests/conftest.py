@@ -1,5 +1,6 @@
 """What several tests share: a copy of the project to run Snakemake in, and the way to run it."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -16,10 +17,9 @@ PARTS = ("Snakefile", "config", "workflow", "profiles", "envs")
 Snakemake = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+def copy_project(parent: Path) -> Path:
     """A fresh copy of the workflow, without results."""
-    folder = tmp_path / "project"
+    folder = parent / "project"
     folder.mkdir()
     for part in PARTS:
         source = ROOT / part
@@ -30,6 +30,11 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return copy_project(tmp_path)
+
+
 def environment() -> dict[str, str]:
     """This interpreter's own commands first, as `make` has it; never a cluster's or another test's settings."""
     drop = ("SNAKEMAKE_PROFILE", "BREAKEVEN_FAULT", "PYTHONPATH")
@@ -38,19 +43,21 @@ def environment() -> dict[str, str]:
     return env
 
 
+def run_snakemake(
+    folder: Path, *arguments: str, timeout: float = 300, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=folder,
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
 @pytest.fixture
 def snakemake(project: Path) -> Snakemake:
     """Run `snakemake` in the copy: ``snakemake("-n", "report")``; keyword arguments are environment variables."""
-
-    def run(*arguments: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "snakemake", *arguments],
-            cwd=project,
-            env=environment() | variables,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-
-    return run
+    return functools.partial(run_snakemake, project)

@@ -89,7 +89,9 @@ def test_a_series_of_failures_keeps_its_rows() -> None:
     st.dictionaries(st.integers(1, 4096), st.floats(1e-3, 1e6), min_size=1, max_size=8),
     st.floats(1e-2, 1e9),
 )
-def test_throughput_times_time_is_work_and_efficiency_is_speedup_per_device(times: dict[int, float], work: float) -> None:
+def test_throughput_times_time_is_work_and_efficiency_is_speedup_per_device(
+    times: dict[int, float], work: float
+) -> None:
     table = efficiency_table(points({n: [t] for n, t in times.items()}, work=work))
     for row in table.to_dict("records"):
         assert row["rate_per_device"] * row["devices"] * row["time_s"] == pytest.approx(row["work"])

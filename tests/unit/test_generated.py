@@ -81,3 +81,16 @@ def test_the_locks_hold_everything_that_their_packages_ask_for(name: str) -> Non
 def test_the_oldest_torch_accepted_and_the_pin_are_as_documented() -> None:
     assert lock("measure")["torch"] == "2.13.0"
     assert "OLDEST_TORCH = (2, 11)" in (ROOT / "envs/setup.py").read_text()
+
+
+def test_the_study_in_the_readme_is_at_most_fifteen_lines_and_valid(tmp_path: Path) -> None:
+    from breakeven.config.load import load_study
+
+    for name in ("README.md", "config/README.md"):
+        block = re.search(r"```yaml\n(# config/studies/.*?)```", (ROOT / name).read_text(), flags=re.S)
+        assert block is not None
+        assert len(block[1].strip().splitlines()) <= 15
+        path = tmp_path / "mine.yaml"
+        path.write_text(block[1])
+        study, _ = load_study(str(path), ROOT / "config/studies")
+        assert study.workload.technique == "lora"

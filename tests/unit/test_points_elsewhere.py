@@ -72,7 +72,9 @@ def test_a_series_that_mixes_machines_or_software_is_refused_naming_them(tmp_pat
 
 
 def test_points_survive_writing_and_reading(tmp_path: Path) -> None:
-    frame = read(table(tmp_path, "devices,time_s,work,driver\n1,0.1234567890123,5,550.54\n2,,,\n".replace("2,,,\n", "")))
+    frame = read(
+        table(tmp_path, "devices,time_s,work,driver\n1,0.1234567890123,5,550.54\n2,,,\n".replace("2,,,\n", ""))
+    )
     write_points(frame, tmp_path / "points.csv")
     again = read_points(tmp_path / "points.csv")
     assert again["time_s"].tolist() == frame["time_s"].tolist()

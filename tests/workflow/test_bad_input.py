@@ -29,10 +29,19 @@ def sweep(**keys: object) -> dict[str, object]:
 
 
 CASES = {
-    "unknown key": ({"repeat": 3}, ["config/studies/mine.yaml, line", "unknown key 'repeat'", "Did you mean 'repeats'?"]),
+    "unknown key": (
+        {"repeat": 3},
+        ["config/studies/mine.yaml, line", "unknown key 'repeat'", "Did you mean 'repeats'?"],
+    ),
     "unknown key of a run": (sweep(device=[2]), ["sweep 'hybrid'", "unknown key 'device'", "Did you mean 'devices'?"]),
-    "unknown strategy": (sweep(strategy=["dpp"]), ["sweep 'hybrid'", "strategy 'dpp' is unknown", "Did you mean 'ddp'?"]),
-    "unknown workload": ({"workload": {"model": "lama"}}, ["workload.model 'lama' is no family", "Did you mean 'llama'?"]),
+    "unknown strategy": (
+        sweep(strategy=["dpp"]),
+        ["sweep 'hybrid'", "strategy 'dpp' is unknown", "Did you mean 'ddp'?"],
+    ),
+    "unknown workload": (
+        {"workload": {"model": "lama"}},
+        ["workload.model 'lama' is no family", "Did you mean 'llama'?"],
+    ),
     "unknown technique": (
         {"workload": {"model": "llama", "technique": "loar"}},
         ["technique 'loar' is unknown", "Did you mean 'lora'?"],
@@ -48,13 +57,22 @@ CASES = {
         ["global_batch 8 does not divide among 3 devices", "such as 6 or 9"],
     ),
     "empty list": (sweep(devices=[]), ["sweep 'hybrid' is empty", "a list in it has no value"]),
-    "everything excluded": ({"exclude": [{"strategy": "ddp"}]}, ["sweep 'hybrid' is empty", "'exclude' leaves no cell"]),
+    "everything excluded": (
+        {"exclude": [{"strategy": "ddp"}]},
+        ["sweep 'hybrid' is empty", "'exclude' leaves no cell"],
+    ),
     "an exclude that hits nothing": ({"exclude": [{"devices": 16}]}, ["'exclude' row {'devices': 16} matches no cell"]),
     "no sweeps": ({"sweeps": {}}, ["line", "'sweeps'"]),
     "single on two devices": (sweep(strategy=["single"]), ["strategy 'single' runs on 1 device, not on 2"]),
-    "weak and strong at once": (sweep(batch_per_device=[4], global_batch=[8]), ["either global_batch", "batch_per_device"]),
+    "weak and strong at once": (
+        sweep(batch_per_device=[4], global_batch=[8]),
+        ["either global_batch", "batch_per_device"],
+    ),
     "no window": (sweep(updates=[10]), ["10 updates with min_warmup 10 leave no window", "at least 12"]),
-    "unknown platform": ({"platform": "fuor"}, ["config/platforms/fuor.yaml: no such platform", "Did you mean 'four'?"]),
+    "unknown platform": (
+        {"platform": "fuor"},
+        ["config/platforms/fuor.yaml: no such platform", "Did you mean 'four'?"],
+    ),
     "unknown source": ({"source": "mesured"}, ["key 'source' must be one of measured, mlperf, points"]),
     "wrong type": ({"repeats": "many"}, ["line", "'repeats'", "Found 'many'"]),
 }

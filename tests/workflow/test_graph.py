@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Snakemake
+from tests.conftest import Snakemake, copy_project, run_snakemake
 
 TABLE = "devices,time_s,work,repeat\n1,100,1000,1\n1,101,1000,2\n2,52,1000,1\n2,53,1000,2\n4,31,1000,1\n4,30,1000,2\n"
 
@@ -109,12 +109,21 @@ def test_a_table_that_mixes_machines_ends_with_the_reason(project: Path, snakema
     assert not (project / "results/report.html").exists()
 
 
-@pytest.fixture()
-def finished(project: Path, snakemake: Snakemake) -> Path:
-    (project / "mine.csv").write_text(TABLE)
-    (project / "config/config.yaml").write_text("studies: [mine.csv]\n")
-    answer = snakemake()
+@pytest.fixture(scope="module")
+def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study of a table, made once: tests take copies."""
+    folder = copy_project(tmp_path_factory.mktemp("finished"))
+    (folder / "mine.csv").write_text(TABLE)
+    (folder / "config/config.yaml").write_text("studies: [mine.csv]\n")
+    answer = run_snakemake(folder)
     assert answer.returncode == 0, answer.stderr
+    return folder
+
+
+@pytest.fixture()
+def finished(finished_once: Path, project: Path) -> Path:
+    shutil.rmtree(project)
+    shutil.copytree(finished_once, project)
     return project
 
 
@@ -172,6 +181,8 @@ def test_snakemakes_own_report_is_made_with_captions(finished: Path, snakemake: 
     assert "efficiency" in page + data
 
 
-def test_snakemakes_linter_has_nothing_to_say_of_rules_without_a_log(snakemake: Snakemake) -> None:
+def test_snakemakes_linter_has_nothing_to_say_of_rules_that_run_our_code(snakemake: Snakemake) -> None:
     answer = snakemake("--lint")
-    assert "No log directive defined" not in answer.stdout + answer.stderr
+    named = set(re.findall(r"Lints for rule (\w+)", answer.stdout + answer.stderr))
+    # a rendered template has no output to log, and these two targets print for the person who asked
+    assert named <= {"expand_study", "plan", "help"}

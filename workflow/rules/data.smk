@@ -11,7 +11,7 @@ rule fetch_model:
         revision=lambda w: PLAN.hub_models()[w.model][1],
     shell:
         "python -m breakeven.datasets.fetch --model {params.model:q} --revision {params.revision:q}"
-        " --output {output:q} 2> {log:q}"
+        " --output {output:q} 2>&1 | tee {log:q} >&2"
 
 
 rule prepare_data:
@@ -26,4 +26,4 @@ rule prepare_data:
     params:
         arguments=lambda w: PLAN.data_arguments(w.data_id),
     shell:
-        "python -m breakeven.datasets {params.arguments:q} --output {output:q} 2> {log:q}"
+        "python -m breakeven.datasets {params.arguments:q} --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -18,6 +18,7 @@ rule draw:
         "../../envs/analysis.yaml"
     params:
         title=lambda w: PLAN.studies[w.study].workloads[w.workload],
+        source=lambda w: PLAN.studies[w.study].source,
     shell:
         "python -m breakeven.figures --kind {wildcards.figure} --workload {params.title:q} --points {input.points:q}"
-        " --efficiency {input.efficiency:q} --breakeven {input.breakeven:q} --output {output:q} 2> {log:q}"
+        " --efficiency {input.efficiency:q} --breakeven {input.breakeven:q} --source {params.source} --output {output:q} 2>&1 | tee {log:q} >&2"

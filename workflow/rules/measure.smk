@@ -17,12 +17,12 @@ rule measure_run:
         machine=100,
         # Limits are resources, not parameters: raising one must not measure again. The launcher ends a run itself,
         # two minutes before a batch system would kill it and lose what it left.
-        timeout_min=lambda w: PLAN.timeout_min(w.run_id),
+        timeout_s=lambda w: 60 * PLAN.timeout_min(w.run_id),
         runtime=lambda w: PLAN.timeout_min(w.run_id) + 2,
     params:
         spec=lambda w: PLAN.spec_json(w.run_id),
-        model_dir=lambda w: PLAN.model_dir(w.run_id),
+        model=lambda w: PLAN.model_arguments(w.run_id),
     shell:
         "exec python -m breakeven.measure --spec {params.spec:q} --repeat {wildcards.repeat}"
         " --data {input.data:q} --record {output.record:q} --steps {output.steps:q} --log {log:q}"
-        " --timeout-min {resources.timeout_min} --model-dir {params.model_dir:q} --progress results/.progress.json"
+        " --timeout-s {resources.timeout_s} {params.model:q} --progress results/.progress.json"

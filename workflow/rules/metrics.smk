@@ -16,7 +16,7 @@ rule metrics:
         runs=RUNS,
     shell:
         "python -m breakeven.metrics --plan {input.plan:q} --runs {params.runs:q} --table {output.table:q}"
-        " --equivalence {output.equivalence:q} 2> {log:q}"
+        " --equivalence {output.equivalence:q} 2>&1 | tee {log:q} >&2"
 
 
 rule measured_points:
@@ -33,4 +33,4 @@ rule measured_points:
     conda:
         "../../envs/analysis.yaml"
     shell:
-        "python -m breakeven.points.records --plan {input.plan:q} --runs {input.runs:q} --output {output:q} 2> {log:q}"
+        "python -m breakeven.points.records --plan {input.plan:q} --runs {input.runs:q} --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -13,4 +13,4 @@ rule mlperf_points:
     conda:
         "../../envs/analysis.yaml"
     shell:
-        "python -m breakeven.points.mlperf --plan {input.plan:q} --facts {input.facts:q} --output {output:q} 2> {log:q}"
+        "python -m breakeven.points.mlperf --plan {input.plan:q} --facts {input.facts:q} --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -13,4 +13,4 @@ rule table_points:
     conda:
         "../../envs/analysis.yaml"
     shell:
-        "python -m breakeven.points.elsewhere --plan {input.plan:q} --output {output:q} 2> {log:q}"
+        "python -m breakeven.points.elsewhere --plan {input.plan:q} --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -15,4 +15,4 @@ rule write_report:
         "../../envs/analysis.yaml"
     shell:
         "(python -m breakeven.report --plan {input.plans:q} --output {output.page:q}"
-        " && python -m breakeven.report.answer --plan {input.plans:q} --output {output.answer:q}) 2> {log:q}"
+        " && python -m breakeven.report.answer --plan {input.plans:q} --output {output.answer:q}) 2>&1 | tee {log:q} >&2"

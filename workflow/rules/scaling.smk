@@ -19,4 +19,4 @@ rule scaling:
         threshold=PLAN.config.criterion.efficiency,
     shell:
         "python -m breakeven.scaling --points {input.points:q} --threshold {params.threshold}"
-        " --efficiency {output.efficiency:q} --breakeven {output.breakeven:q} 2> {log:q}"
+        " --efficiency {output.efficiency:q} --breakeven {output.breakeven:q} 2>&1 | tee {log:q} >&2"

@@ -264,7 +264,7 @@ def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Mach
         )
     if machine.device_kind not in strategy.device_kinds:
         raise UserError(f"{where}: strategy '{strategy.name}' does not run on {machine.device_kind}.")
-    return Spec(
+    spec = Spec(
         workload=workload,
         strategy=settings.strategy,
         strategy_options=settings.strategy_options,
@@ -281,6 +281,12 @@ def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Mach
         seed=settings.seed,
         timed=not sweep.oversubscribe,
     )
+    if spec.nodes > 1 and not sweep.oversubscribe:
+        raise UserError(
+            f"{where}: {devices} devices are {spec.nodes} nodes of {machine.devices_per_node}, "
+            f"and this version measures within one node. Use at most {machine.devices_per_node} devices."
+        )
+    return spec
 
 
 def _global_batch(settings: RunSettings, devices: int, where: str) -> int:

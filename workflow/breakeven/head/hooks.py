@@ -63,7 +63,10 @@ def start(workflow: Any) -> None:
     if not is_head(workflow):
         return
     records = [
-        str(output) for job in workflow.dag.needrun_jobs() if job.rule.name == MEASURING_RULE for output in job.output[:1]
+        str(output)
+        for job in workflow.dag.needrun_jobs()
+        if job.rule.name == MEASURING_RULE
+        for output in job.output[:1]
     ]
     executor = str(getattr(workflow.executor_plugin, "name", "local"))
 

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import os
 import random
 import re
 from collections.abc import Mapping
@@ -97,13 +98,11 @@ class Plan:
         arguments = ["--workload", canonical_json(dataclasses.asdict(self.specs[run].workload))]
         if file := self.owner[run].data_file:
             arguments += ["--file", file]
-        if folder := model_dir(self.specs[run]):
-            arguments += ["--model-dir", folder]
-        return arguments
+        return arguments + self.model_arguments(run)
 
-    def model_dir(self, run: str) -> str:
-        """The folder of the model's files: the user's own, the fetched one, or none where a config is enough."""
-        return model_dir(self.specs[run])
+    def model_arguments(self, run: str) -> list[str]:
+        folder = model_dir(self.specs[run])
+        return ["--model-dir", folder] if folder else []
 
     def data_runs(self) -> dict[str, str]:
         """Each data id and one run that reads it."""
@@ -137,6 +136,7 @@ def hub_folder(spec: Spec) -> str:
 
 
 def model_dir(spec: Spec) -> str:
+    """The folder of the model's files: the user's own, the fetched one, or none where a config is enough."""
     if is_hub(spec):
         return f"results/models/{hub_folder(spec)}"
     return spec.workload.model if (spec.workload.revision or "").startswith("folder-") else ""
@@ -223,5 +223,5 @@ def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
         else None,
         model=study.workload.model if isinstance(study, MeasuredStudy) else "",
         table=study.table if isinstance(study, PointsStudy) else None,
-        facts=str(facts_path(study)) if isinstance(study, MlperfStudy) else None,
+        facts=os.path.relpath(facts_path(study)) if isinstance(study, MlperfStudy) else None,
     )
