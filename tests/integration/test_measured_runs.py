@@ -239,7 +239,7 @@ class TestFailures:
         assert run.record().error.rank == 0
 
     def test_a_run_past_its_deadline_is_timeout_and_its_ranks_are_gone(self, tmp_path, data):
-        run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], timeout_s=20, fault={"rank": 1, "sleep_s": 600})
+        run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], timeout_s=16, fault={"rank": 1, "sleep_s": 600})
         run.measured()
         assert run.record().status is Status.TIMEOUT
         assert run.record().elapsed_s < 40

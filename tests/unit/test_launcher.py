@@ -19,7 +19,7 @@ from breakeven.measure.processes import identity
 from breakeven.measure.ranks import RanksEnd, rank_environment, signals_in_report
 from breakeven.measure.results import empty_steps
 from breakeven.measure.terminal import Progress, start_line
-from breakeven.measure.watch import wait
+from breakeven.measure.watch import is_snakemake, wait
 from breakeven.schema.errors import UserError
 from breakeven.schema.record import STEP_ARRAYS
 from breakeven.schema.spec import DataSource, Spec, Workload
@@ -202,6 +202,18 @@ class TestIdle:
 
 
 class TestWatch:
+    @pytest.mark.parametrize(
+        ("command", "head"),
+        [
+            ("/env/bin/python3 /env/bin/snakemake --cores 2", True),
+            ("python -m snakemake --jobs 1", True),
+            ("code /home/me/snakemake-project", False),
+            ("bash -c sleep", False),
+        ],
+    )
+    def test_snakemake_is_told_by_its_program_not_by_any_path(self, command, head):
+        assert is_snakemake(command.split()) is head
+
     def test_a_child_that_ends_is_seen_at_once(self):
         child = subprocess.Popen(["sleep", "0.2"])
         assert wait(child, [identity(os.getpid())], time.monotonic() + 30) == "exited"

@@ -95,6 +95,7 @@ def _installed(name: str) -> str | None:
 def _git_state() -> Json | None:
     """Commit and whether tracked files differ from it; None where the package lies in no repository."""
     try:
+        _git("ls-files", "--error-unmatch", "__init__.py")  # an installed copy may lie inside a stranger's repository
         commit = _git("rev-parse", "HEAD")
         return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no"))}
     except (OSError, subprocess.SubprocessError):

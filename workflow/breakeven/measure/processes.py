@@ -37,11 +37,11 @@ def parent(pid: int) -> int:
     return int(status[1]) if status else 0
 
 
-def command_line(pid: int) -> str:
+def command_line(pid: int) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     except OSError:
-        return ""
+        return []
 
 
 def die_with_parent() -> None:

@@ -5,6 +5,7 @@ import select
 import subprocess
 import time
 from contextlib import ExitStack
+from pathlib import PurePath
 from typing import Literal
 
 from breakeven.measure.processes import Process, command_line, identity, parent
@@ -25,8 +26,13 @@ def ancestors() -> list[Process]:
     while pid > 1:
         chain.append(pid)
         pid = parent(pid)
-    heads = [index for index, pid in enumerate(chain) if "snakemake" in command_line(pid)]
+    heads = [index for index, pid in enumerate(chain) if is_snakemake(command_line(pid))]
     return [identity(pid) for pid in chain[: max(heads, default=0) + 1]]
+
+
+def is_snakemake(words: list[str]) -> bool:
+    """``snakemake``, ``python …/bin/snakemake`` or ``python -m snakemake``; not an editor in a folder of that name."""
+    return "snakemake" in [PurePath(word).name for word in words[:4]]
 
 
 def wait(child: subprocess.Popen[bytes], watched: list[Process], deadline: float) -> Ended:

@@ -66,7 +66,10 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
         device = torch.device("cpu")
         torch.set_num_threads(1)
     timeout = timedelta(seconds=job.timeout_s)  # the launcher's own deadline comes first
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
+    if device.type == "cuda":
+        dist.init_process_group("nccl", timeout=timeout, device_id=device)  # connected now, not in the first step
+    else:
+        dist.init_process_group("gloo", timeout=timeout)
     notes.write_started(rank)
 
     data = batches.read(job.data, data_id=data_id(spec.workload), sequence_length=spec.workload.sequence_length)
