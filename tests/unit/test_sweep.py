@@ -92,8 +92,9 @@ def test_names_and_limits_are_no_part_of_a_run() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"strategy": "single"}, {"devices": 1}, {"devices_per_node": 8}, {"device_model": "another"}, {"global_batch": 16},
-        {"precision": "bf16"}, {"optimizer": "sgd"}, {"updates": 41}, {"seed": 1}, {"timed": False}, {"measure_version": 0},
+        {"strategy": "single"}, {"devices": 1}, {"devices_per_node": 8}, {"device_model": "another"},
+        {"global_batch": 16}, {"precision": "bf16"}, {"optimizer": "sgd"}, {"updates": 41}, {"seed": 1},
+        {"timed": False}, {"measure_version": 0},
     ],
 )  # fmt: skip
 def test_whatever_can_change_a_number_changes_the_run(change: dict[str, object]) -> None:

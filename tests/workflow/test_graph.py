@@ -21,7 +21,7 @@ def jobs(answer) -> dict[str, int]:
     return {rule: int(count) for rule, count in rows if rule != "total"}
 
 
-@pytest.fixture()
+@pytest.fixture
 def two_cores(project: Path) -> None:
     """A platform that is the same on every machine the tests run on."""
     (project / "config/platforms/this-machine.yaml").write_text(
@@ -120,7 +120,7 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture()
+@pytest.fixture
 def finished(finished_once: Path, project: Path) -> Path:
     shutil.rmtree(project)
     shutil.copytree(finished_once, project)

@@ -7,11 +7,9 @@ rule fetch_model:
     conda:
         "../../envs/measure.yaml"
     params:
-        model=lambda w: PLAN.hub_models()[w.model][0],
-        revision=lambda w: PLAN.hub_models()[w.model][1],
+        arguments=lambda w: PLAN.hub_models()[w.model],
     shell:
-        "python -m breakeven.datasets.fetch --model {params.model:q} --revision {params.revision:q}"
-        " --output {output:q} 2>&1 | tee {log:q} >&2"
+        "python -m breakeven.datasets.fetch {params.arguments:q} --output {output:q} 2>&1 | tee {log:q} >&2"
 
 
 rule prepare_data:

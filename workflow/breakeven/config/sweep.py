@@ -271,7 +271,8 @@ def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Mach
         device_kind=machine.device_kind,
         device_model=machine.device_model,
         devices=devices,
-        devices_per_node=machine.devices_per_node,
+        # more ranks than devices all run on the one node there is
+        devices_per_node=max(devices, machine.devices_per_node) if sweep.oversubscribe else machine.devices_per_node,
         global_batch=_global_batch(settings, devices, where),
         precision=settings.precision,
         optimizer=settings.optimizer,
@@ -281,7 +282,7 @@ def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Mach
         seed=settings.seed,
         timed=not sweep.oversubscribe,
     )
-    if spec.nodes > 1 and not sweep.oversubscribe:
+    if spec.nodes > 1:
         raise UserError(
             f"{where}: {devices} devices are {spec.nodes} nodes of {machine.devices_per_node}, "
             f"and this version measures within one node. Use at most {machine.devices_per_node} devices."

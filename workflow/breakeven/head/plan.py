@@ -19,7 +19,7 @@ from breakeven.config.models import Config, MeasuredStudy, MlperfStudy, PointsSt
 from breakeven.config.sweep import Cell, cells, workload_title
 from breakeven.head.sources import PACKAGE
 from breakeven.schema.errors import UserError
-from breakeven.schema.spec import Spec, canonical_json, data_id, slug
+from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, slug
 
 RUNS = "results/runs"
 STUDIES = "results/studies"
@@ -108,13 +108,9 @@ class Plan:
         """Each data id and one run that reads it."""
         return {data_id(spec.workload): run for run, spec in self.specs.items()}
 
-    def hub_models(self) -> dict[str, tuple[str, str]]:
-        """Folder name of each hub model to fetch, with its id and commit."""
-        return {
-            hub_folder(spec): (spec.workload.model, spec.workload.revision or "")
-            for spec in self.specs.values()
-            if is_hub(spec)
-        }
+    def hub_models(self) -> dict[str, list[str]]:
+        """Folder name of each hub model, and the arguments that fetch it."""
+        return {hub_folder(spec): fetch_arguments(spec.workload) for spec in self.specs.values() if is_hub(spec)}
 
     def records(self) -> list[str]:
         return list(dict.fromkeys(record for study in self.studies.values() for record in study.records()))
@@ -129,6 +125,11 @@ class Plan:
 
 def is_hub(spec: Spec) -> bool:
     return len(spec.workload.revision or "") == 40
+
+
+def fetch_arguments(workload: Workload) -> list[str]:
+    arguments = ["--model", workload.model, "--revision", workload.revision or ""]
+    return [*arguments, "--remote-code"] if workload.trust_remote_code else arguments
 
 
 def hub_folder(spec: Spec) -> str:

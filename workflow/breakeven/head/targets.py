@@ -19,8 +19,10 @@ class Targets:
     plan: Plan
 
     def everything(self) -> list[str]:
+        # Not the data: once a run is recorded its data are no longer needed, and making lost ones again would, to
+        # Snakemake, make every run that read them old.
         studies = [path for study in self.plan.studies.values() for path in _study(study)]
-        return [*self.data(), *self.records(), *studies, *self.report()]
+        return [*self.records(), *studies, *self.report()]
 
     def plans(self, source: str) -> list[str]:
         return [f"{STUDIES}/{study.name}/plan.json" for study in self.plan.of(source)]
@@ -30,7 +32,8 @@ class Targets:
         return [*prepared, *(f"results/models/{name}" for name in self.plan.hub_models())]
 
     def records(self) -> list[str]:
-        return self.plan.records()
+        """Records and their arrays: a run that lost either is measured again."""
+        return list(dict.fromkeys(path for s in self.plan.of("measured") for path in (*s.records(), *s.steps())))
 
     def studies(self, source: str) -> list[str]:
         return [path for study in self.plan.of(source) for path in _study(study)]

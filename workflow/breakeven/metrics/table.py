@@ -7,6 +7,7 @@ import pandas as pd
 
 from breakeven.metrics.run import own_step_s, window
 from breakeven.records.load import Run
+from breakeven.schema.spec import Spec
 
 RUN_COLUMNS = [
     "study", "run_id", "series", "workload", "strategy", "devices", "global_batch", "repeat", "status",
@@ -123,10 +124,22 @@ def equivalence_table(study: str, runs: list[Run]) -> pd.DataFrame:
                 "updates": updates,
                 "max_abs_loss_difference": float(np.abs(pair[0][:updates] - pair[1][:updates]).max()),
             }
-            if spec.workload.model == "mobilenet_v2" and spec.workload.config.get("norm", "batch") == "batch":
-                row["note"] = "batch normalisation sees each device's own batch, so losses differ by design"
+            row["note"] = _differs_by_design(spec)
         rows.append(row)
     return pd.DataFrame(rows, columns=EQUIVALENCE_COLUMNS)
+
+
+def _differs_by_design(spec: Spec) -> str:
+    """What of a workload makes its losses depend on how many devices share the batch."""
+    config = spec.workload.config
+    if spec.workload.model != "mobilenet_v2" or spec.devices == 1:
+        return ""
+    reasons = []
+    if config.get("norm", "batch") == "batch":
+        reasons.append("batch normalisation sees each device's own batch")
+    if config.get("classifier_dropout_prob") != 0:
+        reasons.append("dropout draws on each device")
+    return f"{' and '.join(reasons)}: losses differ by design" if reasons else ""
 
 
 def _losses(run: Run) -> Any:
