@@ -18,9 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
 from breakeven.datasets.__main__ import main as prepare
 from breakeven.measure.environment import cpu_model
 from breakeven.measure.hostlock import host_lock

@@ -24,7 +24,11 @@ MARK = "BREAKEVEN_TEST_MARK"
 STUDY = {
     "source": "measured",
     "title": "A small study",
-    "workload": {"model": "mobilenet_v2", "config": {"depth_multiplier": 0.35, "norm": "group", "classifier_dropout_prob": 0.0}, "image_size": 16},
+    "workload": {
+        "model": "mobilenet_v2",
+        "config": {"depth_multiplier": 0.35, "norm": "group", "classifier_dropout_prob": 0.0},
+        "image_size": 16,
+    },
     "defaults": {"global_batch": 16, "updates": 12, "min_warmup": 4, "optimizer": "sgd", "learning_rate": 0.01},
     "sweeps": {
         "baseline": {"cases": [{"strategy": "single", "devices": 1}]},

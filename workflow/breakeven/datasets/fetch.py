@@ -17,7 +17,13 @@ UNSAFE = ["*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt", "*.msgpack", "*.h5", "onn
 def fetch(model: str, revision: str, output: Path, remote_code: bool = False) -> None:
     """Everything the model needs to train, in ``output``; whole or absent."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
         raise UserError(
@@ -43,6 +49,11 @@ def fetch(model: str, revision: str, output: Path, remote_code: bool = False) ->
         ) from None
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise UserError(f"Model {model!r} at {revision}: not found on the hub ({type(error).__name__}).") from None
+    except (LocalEntryNotFoundError, HfHubHTTPError, ConnectionError) as error:
+        first = str(error).strip().split("\n", 1)[0]
+        raise UserError(
+            f"Model {model!r}: the hub cannot be reached ({first}). Run `snakemake data` where there is a network."
+        ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
