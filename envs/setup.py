@@ -80,8 +80,9 @@ def install(venv: Path, python: str, tests: bool, torch: dict[str, str] | None) 
         # After the environment's own packages on sys.path, so that only what it lacks comes from the site.
         (packages / "zz-site-torch.pth").write_text(torch["path"] + "\n")
         pins = [line for line in pins if not line.startswith("torch==")]
-        # Everything but torch and what torch itself brought is in the locks, so nothing is left to resolve.
-        pip.append("--no-deps")
+        # Everything but torch and what torch itself brought is in the locks, so nothing is left to resolve; and what
+        # the site happens to have beside its torch does not count as installed.
+        pip += ["--no-deps", "--ignore-installed"]
         print(f"using torch {torch['version']} of {python}")
     lock = venv / "requirements.txt"
     lock.write_text("\n".join(dict.fromkeys(pins)) + "\n")

@@ -90,7 +90,6 @@ FORMS = '{"prompt": "…", "response": "…"} or {"text": "…"}'
 
 
 def test_the_digits_are_split_the_same_way_everywhere(tmp_path):
-    pytest.importorskip("sklearn")
     workload = {"model": "mobilenet_v2", "data": {"name": "digits"}, "image_size": 32}
     output = tmp_path / "digits.npz"
     assert main(["--workload", json.dumps(workload), "--output", str(output)]) == 0
@@ -105,7 +104,6 @@ LABELS = [0, 7, 9, 5, 8, 1, 3, 3, 7, 0]
 
 
 def test_the_chat_corpus_makes_2361_pairs_of_equal_bytes_twice(tmp_path):
-    pytest.importorskip("chatterbot_corpus")
     workload = json.dumps({"model": "llama", "data": {"name": "chat-en"}, "sequence_length": 64})
     outputs = [tmp_path / name for name in ("a.npz", "b.npz")]
     assert [main(["--workload", workload, "--output", str(output)]) for output in outputs] == [0, 0]
