@@ -118,3 +118,14 @@ def test_a_model_with_weights_needs_its_folder(tmp_path, capsys):
     arguments = ["--workload", workload, "--file", str(jsonl(tmp_path, GOOD)), "--output", str(tmp_path / "o.npz")]
     assert main(arguments) == 2
     assert "Give a local model folder, or fetch the model first" in capsys.readouterr().err
+
+
+def test_the_keys_of_a_model_that_a_study_may_set_are_keys_of_its_config():
+    from transformers.models.llama.configuration_llama import LlamaConfig
+    from transformers.models.mobilenet_v2.configuration_mobilenet_v2 import MobileNetV2Config
+
+    from breakeven.schema.catalog import WORKLOADS
+
+    ours = {"norm"}
+    for name, config in (("llama", LlamaConfig), ("mobilenet_v2", MobileNetV2Config)):
+        assert set(WORKLOADS[name].config_keys) - ours <= set(vars(config())) | set(config().to_dict())

@@ -42,6 +42,10 @@ CASES = {
         {"workload": {"model": "lama"}},
         ["workload.model 'lama' is no family", "Did you mean 'llama'?"],
     ),
+    "unknown key of a model": (
+        {"workload": {"model": "llama", "config": {"hiden_size": 64}}},
+        ["workload.config: 'llama' has no key 'hiden_size'", "Did you mean 'hidden_size'?"],
+    ),
     "unknown technique": (
         {"workload": {"model": "llama", "technique": "loar"}},
         ["technique 'loar' is unknown", "Did you mean 'lora'?"],

@@ -111,6 +111,11 @@ def resolve_workload(config: WorkloadConfig, place: str) -> Workload:
         raise UserError(
             f"{place}: technique '{config.technique}' does not apply to model '{config.model}' ({objective})."
         )
+    for key in config.config:
+        if meta and key not in meta.config_keys:
+            raise UserError(
+                f"{place}: workload.config: '{config.model}' has no key '{key}'. {closest(key, meta.config_keys)}"
+            )
     if objective == "causal-lm" and config.image_size is not None:
         raise UserError(f"{place}: workload.image_size is for image models; '{config.model}' takes sequence_length.")
     if objective == "image-classification" and config.sequence_length is not None:

@@ -26,6 +26,8 @@ class WorkloadMeta:
     objective: Objective
     data: str
     """The bundled data set it trains on unless the study names another."""
+    config_keys: tuple[str, ...]
+    """What ``workload.config`` may override: keys of the model library's config (a test compares them), and our own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,51 @@ STRATEGIES: dict[str, StrategyMeta] = _by_name(
 )
 
 WORKLOADS: dict[str, WorkloadMeta] = _by_name(
-    WorkloadMeta(name="mobilenet_v2", title="MobileNetV2", objective="image-classification", data="digits"),
-    WorkloadMeta(name="llama", title="Llama", objective="causal-lm", data="chat-en"),
+    WorkloadMeta(
+        name="mobilenet_v2",
+        title="MobileNetV2",
+        objective="image-classification",
+        data="digits",
+        config_keys=(
+            "norm",
+            "depth_multiplier",
+            "depth_divisible_by",
+            "min_depth",
+            "expand_ratio",
+            "output_stride",
+            "first_layer_is_expansion",
+            "finegrained_output",
+            "hidden_act",
+            "tf_padding",
+            "classifier_dropout_prob",
+            "initializer_range",
+            "layer_norm_eps",
+        ),
+    ),
+    WorkloadMeta(
+        name="llama",
+        title="Llama",
+        objective="causal-lm",
+        data="chat-en",
+        config_keys=(
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "hidden_act",
+            "max_position_embeddings",
+            "initializer_range",
+            "rms_norm_eps",
+            "tie_word_embeddings",
+            "rope_parameters",
+            "attention_bias",
+            "attention_dropout",
+            "mlp_bias",
+        ),
+    ),
 )
 
 TECHNIQUES: dict[str, TechniqueMeta] = _by_name(
