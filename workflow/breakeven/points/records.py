@@ -20,12 +20,12 @@ def record_points(plan: dict[str, Any], runs: pd.DataFrame) -> pd.DataFrame:
     """
     by_run = {(str(row["run_id"]), int(row["repeat"])): row for row in runs.to_dict("records")}
     sizes: dict[str, set[int]] = {}
-    for cell in plan["cells"]:
+    timed = [cell for cell in plan["cells"] if cell["spec"]["timed"]]
+    for cell in timed:
         sizes.setdefault(cell["series"], set()).add(cell["spec"]["devices"])
     points = [
         _point(plan, cell, repeat, by_run.get((cell["run_id"], repeat)), headline=_is_headline(cell["series"], sizes))
-        for cell in plan["cells"]
-        if cell["spec"]["timed"]
+        for cell in timed
         for repeat in range(1, plan["repeats"] + 1)
     ]
     return points_frame(points)

@@ -1,0 +1,165 @@
+"""From raw arrays to runs.csv and points: stated numbers, and every status in its place."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from breakeven.head.forecast import forecast
+from breakeven.metrics.run import own_step_s, run_step_s, window
+from breakeven.metrics.table import equivalence_table, runs_table
+from breakeven.points.records import record_points
+from breakeven.records.load import Run
+from breakeven.schema.record import Environment, IdleCheck, Record, RunError
+from breakeven.schema.spec import DataSource, Spec, Workload, run_id
+from breakeven.schema.status import Status
+
+WORKLOAD = Workload(model="mobilenet_v2", config={"norm": "group"}, data=DataSource(name="digits"), image_size=32)
+
+
+def spec(strategy: str = "ddp", devices: int = 2, **changes: object) -> Spec:
+    return Spec(
+        workload=WORKLOAD, strategy=strategy, device_kind="cpu", device_model="a CPU", devices=devices,
+        devices_per_node=2, global_batch=8, updates=20, min_warmup=4, **changes,
+    )  # fmt: skip
+
+
+def run(spec: Spec, step_s: np.ndarray, losses: list[float] | None = None, **changes: object) -> Run:
+    updates = step_s.shape[1]
+    record = Record(
+        run_id=run_id(spec), repeat=1, status=Status.OK, spec=spec, started_at="2026-01-01T00:00:00Z", elapsed_s=12.0,
+        rank_start_s=6.0, epoch_samples=1500, epoch_tokens=None, peak_rss_gib=[0.4, 0.5], peak_allocated_gib=[],
+        peak_reserved_gib=[], parameters=10, trainable_parameters=10,
+        environment=Environment(
+            host="h", device_model="a CPU", driver=None, power_limit_w=None, torch_version="2.13.0", measure_sources="x"
+        ),
+        idle_check=IdleCheck(busy_cores=0.0, load_average_1min=0.0, device_processes=None, idle=True),
+        lock_wait_s=0.0, attempts=1,
+    )  # fmt: skip
+    steps = {
+        "step_s": step_s,
+        "data_wait_s": np.zeros_like(step_s),
+        "sync_wait_s": np.zeros_like(step_s),
+        "loss": np.array(losses if losses is not None else [1.0] * updates, dtype=float),
+        "samples": np.full(updates, 8.0),
+        "tokens_padded": np.zeros(updates),
+        "tokens": np.zeros(updates),
+        "tokens_loss": np.zeros(updates),
+    }
+    return Run(dataclasses.replace(record, **changes), steps, Path("record.json"))
+
+
+def steps(ranks: int = 2, updates: int = 20, seconds: float = 0.1) -> np.ndarray:
+    return np.full((ranks, updates), seconds)
+
+
+def plan(specs: list[Spec], repeats: int = 1) -> dict:
+    cells = [
+        {
+            "run_id": run_id(one),
+            "series": f"M, {one.strategy}, strong",
+            "scaling": "strong",
+            "sweep": "s",
+            "spec": dataclasses.asdict(one),
+        }
+        for one in specs
+    ]
+    return {
+        "study": "s", "title": "t", "workloads": ["M"], "repeats": repeats, "cells": cells,
+        "machine": {"device_word": "CPU core"}, "settings": {"timeout_min": 30},
+    }  # fmt: skip
+
+
+def table(runs: list[Run]) -> pd.DataFrame:
+    return runs_table("s", "M", {one.record.run_id: "series" for one in runs}, runs)
+
+
+def test_the_runs_step_time_is_the_slowest_ranks() -> None:
+    per_rank = np.array([[0.1, 0.1, 0.3], [0.2, 0.1, 0.1]])
+    assert run_step_s(per_rank).tolist() == [0.2, 0.1, 0.3]
+
+
+def test_what_a_rank_took_itself_is_its_step_without_waiting_for_the_others() -> None:
+    per_rank = np.array([[0.2, 0.2], [0.2, 0.2]])
+    waiting = np.array([[0.15, 0.1], [0.0, 0.0]])
+    assert own_step_s(per_rank, waiting) == pytest.approx(np.array([[0.05, 0.1], [0.2, 0.2]]))
+
+
+def test_a_run_of_even_steps_has_the_throughput_of_its_batch_over_its_step() -> None:
+    row = table([run(spec(), steps())]).iloc[0]
+    assert row["throughput"] == pytest.approx(80.0)
+    assert row["step_time_ms"] == pytest.approx(100.0)
+    assert row["warmup_dropped"] == 4
+    assert row["window_work"] == 8 * 16
+    assert row["peak_rss_gib"] == 0.5
+
+
+@given(
+    st.lists(st.floats(1e-4, 10.0), min_size=6, max_size=60),
+    st.integers(1, 4),
+)
+def test_throughput_times_time_is_work_for_any_steps_and_ranks(seconds: list[float], ranks: int) -> None:
+    rng = np.random.default_rng(len(seconds))
+    per_rank = np.array(seconds) * rng.uniform(0.5, 1.0, size=(ranks, len(seconds)))
+    found = window(run(spec(), per_rank))
+    assert found is not None
+    assert found.work / found.seconds * found.seconds == pytest.approx(8 * (len(seconds) - found.dropped))
+    assert found.seconds == pytest.approx(per_rank[:, found.dropped :].max(axis=0).sum())
+
+
+def test_a_failed_run_keeps_its_row_its_reason_and_has_no_time() -> None:
+    error = RunError(rank=1, message="RuntimeError: no", log="run.log")
+    row = table([run(spec(), np.empty((2, 0)), [], status=Status.FAILED, error=error)]).iloc[0]
+    assert (row["status"], row["error_rank"], row["error"], row["log"]) == ("failed", 1, "RuntimeError: no", "run.log")
+    assert pd.isna(row["step_time_ms"])
+
+
+def test_a_run_that_is_not_timed_or_has_a_fault_has_losses_and_no_time() -> None:
+    rows = table([run(spec(timed=False), steps()), run(spec(), steps(), faults={"sleep_s": 1})])
+    assert rows["step_time_ms"].isna().all()
+    assert rows["loss_first"].tolist() == [1.0, 1.0]
+
+
+def test_losses_are_compared_with_the_single_device_run_of_the_same_work() -> None:
+    reference = run(spec("single", 1), steps(1), [2.0, 1.5, 1.2, 1.1, 1.0, 0.0])
+    other = run(spec(), steps(), [2.0, 1.5, 1.2, 1.1, 1.25, 9.0])
+    rows = equivalence_table("s", [reference, other])
+    # the sixth loss is past what is compared
+    assert rows["max_abs_loss_difference"].tolist() == pytest.approx([0.25])
+    assert rows["reference_run_id"].tolist() == [reference.record.run_id]
+
+
+def test_without_a_single_device_run_the_comparison_says_so() -> None:
+    rows = equivalence_table("s", [run(spec(), steps())])
+    assert rows["note"].tolist() == ["no single-device run of the same batch to compare with"]
+
+
+def test_points_of_runs_that_are_missing_failed_or_not_timed() -> None:
+    single, good, missing = spec("single", 1), spec("ddp", 1), spec("ddp", 2)
+    untimed = spec("ddp", 4, timed=False)
+    error = RunError(rank=0, message="out of memory", log="l")
+    runs = table(
+        [run(single, np.empty((1, 0)), [], status=Status.OOM, error=error), run(good, steps(1)), run(untimed, steps(4))]
+    )
+    points = record_points(plan([single, good, missing, untimed]), runs)
+    assert points["devices"].tolist() == [1, 1, 2]
+    assert points["status"].tolist() == ["oom", "ok", "not_measured"]
+    assert points["headline"].tolist() == [False, True, True]
+    assert points["time_s"].tolist()[1] == pytest.approx(1.6)
+    assert points["target_work"].tolist()[1] == 1500
+    assert set(points["device"]) == {"CPU core"}
+
+
+def test_the_forecast_bounds_by_timeout_and_estimates_by_records(tmp_path: Path) -> None:
+    recorded, unknown = spec("ddp", 1), spec("ddp", 2)
+    folder = tmp_path / run_id(recorded) / "r1"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(run(recorded, steps(1)).record.to_json())
+    lines = forecast([plan([recorded, unknown], repeats=3)], tmp_path)
+    # 2 + 3 runs of at most half an hour, 3 of them on two devices
+    assert "to run: 5 runs; at most 2.50 h and 4.00 device-hours (every run up to its timeout)" in lines
+    assert "by records: 0.4 min for 2 of them; 3 have no record" in lines
