@@ -70,9 +70,10 @@ def wanted(python: str, tests: bool, torch: dict[str, str] | None) -> dict[str, 
     return {"python": python, "torch": torch, "tests": tests, "locks": digest.hexdigest()}
 
 
-def install(venv: Path, python: str, tests: bool, torch: dict[str, str] | None) -> None:
-    shutil.rmtree(venv, ignore_errors=True)
-    subprocess.run([python, "-m", "venv", str(venv)], check=True)
+def install(venv: Path, python: str, tests: bool, torch: dict[str, str] | None, anew: bool) -> None:
+    if anew:
+        shutil.rmtree(venv, ignore_errors=True)
+        subprocess.run([python, "-m", "venv", str(venv)], check=True)
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     pins = [line for path in requirements(tests) for line in path.read_text().splitlines()]
     if torch:
@@ -113,8 +114,11 @@ def main() -> None:
     if have == want and (args.venv / "bin" / "snakemake").exists():
         return
     print(f"setting up {os.path.relpath(args.venv)} with {python} (some minutes) ...", flush=True)
+    # Until it is whole again it is nobody's: an interrupted set-up starts over.
+    stamp.unlink(missing_ok=True)
+    anew = have.get("python") != want["python"] or have.get("torch") != want["torch"]
     try:
-        install(args.venv, python, tests, site_torch(python))
+        install(args.venv, python, tests, site_torch(python), anew)
     except subprocess.CalledProcessError as error:
         sys.exit(f"setting up {args.venv} failed: {' '.join(map(str, error.cmd))}")
     stamp.write_text(json.dumps(want, indent=1))
