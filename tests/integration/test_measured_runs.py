@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,18 +18,17 @@ import numpy as np
 import pytest
 
 from breakeven.datasets.__main__ import main as prepare
-from breakeven.measure.environment import cpu_model
 from breakeven.measure.hostlock import host_lock
+from breakeven.schema.cpu import cpu_model
 from breakeven.schema.record import STEP_ARRAYS, Record
 from breakeven.schema.spec import DataSource, Spec, Workload, canonical_json, run_id
 from breakeven.schema.status import Status
+from tests.processes import MARK, marked, wait_for
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores"),
 ]
-
-MARK = "BREAKEVEN_TEST_MARK"
 
 CHAT = [{"prompt": f"What comes after {n}?", "response": f"After {n} comes {n + 1}" * (n % 5 + 1)} for n in range(60)]
 
@@ -133,15 +131,7 @@ class Run:
 
     def processes(self) -> list[int]:
         """Everything this run started that still runs, whoever its parent is by now."""
-        wanted, found = f"{MARK}={self.mark}".encode(), []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-                if state not in "ZX" and wanted in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append(int(folder.name))
-            except OSError:
-                continue
-        return found
+        return marked(self.mark)
 
 
 @pytest.fixture(scope="module")
@@ -282,11 +272,11 @@ def test_no_process_is_left_when_the_launcher_or_its_head_ends(tmp_path, data, w
 
         command = [sys.executable, "-c", HEAD, "snakemake", shlex.join(command)]
     process = subprocess.Popen(command, env=run.environment, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: any(tmp_path.glob(".measure-*/started-1.json")), 60)
+    wait_for(lambda: any(tmp_path.glob(".measure-*/started-1.json")), 60)
     assert len(run.processes()) >= 4  # launcher, torchrun's agent, two ranks
     process.send_signal(number)
     process.wait(timeout=30)
-    wait_until(lambda: run.processes() == [], 10)
+    wait_for(lambda: run.processes() == [], 10)
     assert not run.record_file.exists()
     with host_lock(lambda: None, lambda: True) as waited:
         assert waited < 10
@@ -316,10 +306,3 @@ def test_a_local_model_folder_trains_on_a_file_of_ones_own(tmp_path, data):
     assert run.record().status is Status.OK
     assert run.steps()["loss"][0] > run.steps()["loss"][-1]
     assert run.record().epoch_samples == len(CHAT)
-
-
-def wait_until(condition, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.1)

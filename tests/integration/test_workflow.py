@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +13,13 @@ import pytest
 import yaml
 
 from tests.conftest import copy_project, environment, run_snakemake
+from tests.processes import MARK, marked, wait_for
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores"),
 ]
 
-MARK = "BREAKEVEN_TEST_MARK"
 STUDY = {
     "source": "measured",
     "title": "A small study",
@@ -149,18 +148,6 @@ def started(tmp_path: Path) -> Iterator[Callable[[], tuple[Path, subprocess.Pope
         head.wait()
 
 
-def marked(mark: str) -> list[int]:
-    """Living processes that carry a mark in their environment."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
 def ranks(mark: str) -> list[int]:
     commands = {pid: Path(f"/proc/{pid}/cmdline") for pid in marked(mark)}
     found = []
@@ -172,13 +159,6 @@ def ranks(mark: str) -> list[int]:
         if b"breakeven.measure.worker" in words and b"torch.distributed.run" not in words:
             found.append(pid)
     return found
-
-
-def wait_for(true: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not so within {seconds} s"
-        time.sleep(0.05)
 
 
 def finishes_without_repeating(project: Path, kept: dict[Path, int]) -> None:

@@ -1,5 +1,6 @@
 """Bad input: one clear message, exit code not 0, and nothing started."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -148,9 +149,7 @@ def test_measuring_on_a_login_node_is_refused_naming_the_profile(project: Path, 
     commands.mkdir()
     (commands / "sbatch").write_text("#!/bin/sh\n")
     (commands / "sbatch").chmod(0o755)
-    import os
-
-    answer = snakemake("measure", PATH=f"{commands}{os.pathsep}{os.environ['PATH']}")
+    answer = snakemake("measure", PATH=f"{commands}{os.pathsep}{os.environ['PATH']}", BREAKEVEN_MEASURE_HERE="0")
     assert answer.returncode != 0
     assert "--workflow-profile profiles/slurm" in answer.stderr
     assert not list(project.glob("results/runs/*"))

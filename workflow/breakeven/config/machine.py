@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from breakeven.config.models import Platform
+from breakeven.schema.cpu import cpu_model
 from breakeven.schema.spec import DeviceKind
 
 
@@ -68,14 +69,3 @@ def cpu_cores() -> int:
     except (OSError, ValueError):
         pass
     return cores
-
-
-@functools.cache
-def cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return "unknown CPU"

@@ -4,12 +4,12 @@ import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from breakeven import __version__
 from breakeven.measure.cores import available_cores
 from breakeven.measure.nvidia import Gpu, visible_gpus
 from breakeven.measure.sources import PACKAGE, measured_sources_digest
+from breakeven.schema.cpu import cpu_model
 from breakeven.schema.errors import UserError
 from breakeven.schema.record import Environment
 from breakeven.schema.spec import Json, Spec
@@ -44,16 +44,6 @@ def check_devices(spec: Spec) -> list[Gpu]:
     if spec.devices > count and (spec.timed or word == "GPU"):
         raise UserError(f"The run needs {spec.devices} {word}s, but this process may use {count}. Use up to {count}.")
     return gpus[: spec.devices]
-
-
-def cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return "unknown CPU"
 
 
 def environment(spec: Spec, gpus: list[Gpu], rank_environment: dict[str, str], facts: Json) -> Environment:
