@@ -25,6 +25,28 @@ include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 
 
+# On a cluster only measuring is a job: the rest takes seconds, and fetching needs the network that nodes often lack.
+localrules:
+    all,
+    plan,
+    data,
+    mlperf,
+    measure,
+    figures,
+    report,
+    help,
+    expand_study,
+    mlperf_points,
+    table_points,
+    fetch_model,
+    prepare_data,
+    metrics,
+    measured_points,
+    scaling,
+    draw,
+    write_report,
+
+
 rule all:
     """Everything that config/config.yaml names: measured, analysed, drawn, told."""
     default_target: True

@@ -13,12 +13,15 @@ rule measure_run:
     priority: lambda w: PLAN.priority(w.run_id, int(w.repeat))
     conda:
         "../../envs/measure.yaml"
+    # Asked of a batch system; the launcher takes neither count from here, since Snakemake caps both in silence.
+    threads: lambda w: PLAN.specs[w.run_id].devices
     resources:
         machine=100,
         # Limits are resources, not parameters: raising one must not measure again. The launcher ends a run itself,
         # two minutes before a batch system would kill it and lose what it left.
         timeout_s=lambda w: 60 * PLAN.timeout_min(w.run_id),
         runtime=lambda w: PLAN.timeout_min(w.run_id) + 2,
+        gpu=lambda w: PLAN.gpus(w.run_id),
     params:
         spec=lambda w: PLAN.spec_json(w.run_id),
         model=lambda w: PLAN.model_arguments(w.run_id),

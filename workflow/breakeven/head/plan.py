@@ -72,6 +72,11 @@ class Plan:
     def timeout_min(self, run: str) -> int:
         return self.owner[run].timeout_min
 
+    def gpus(self, run: str) -> int | None:
+        """GPUs to ask a batch system for; None (no such resource) for a run on CPU cores."""
+        spec = self.specs[run]
+        return spec.devices if spec.device_kind == "cuda" else None
+
     def data_path(self, run: str) -> str:
         return f"results/data/{data_id(self.specs[run].workload)}.npz"
 
