@@ -104,3 +104,7 @@ rule help:
 
 onstart:
     start(workflow)
+
+
+onerror:
+    failed()

@@ -67,7 +67,9 @@ def wanted(python: str, tests: bool, torch: dict[str, str] | None) -> dict[str, 
     digest = hashlib.sha256()
     for path in [*requirements(tests), ROOT / "pyproject.toml"]:
         digest.update(path.read_bytes())
-    return {"python": python, "torch": torch, "tests": tests, "locks": digest.hexdigest()}
+    # The same interpreter has many names (python3, python3.11, a link): the real file counts.
+    base = os.path.realpath(python)
+    return {"python": python, "base": base, "torch": torch, "tests": tests, "locks": digest.hexdigest()}
 
 
 def install(venv: Path, python: str, tests: bool, torch: dict[str, str] | None, anew: bool) -> None:
@@ -111,12 +113,13 @@ def main() -> None:
     # An environment with the tests' packages serves without them too.
     tests = args.tests or bool(have.get("tests"))
     want = wanted(python, tests, site_torch(python))
-    if have == want and (args.venv / "bin" / "snakemake").exists():
+    same = all(have.get(key) == want[key] for key in want if key != "python")
+    if same and (args.venv / "bin" / "snakemake").exists():
         return
     print(f"setting up {os.path.relpath(args.venv)} with {python} (some minutes) ...", flush=True)
     # Until it is whole again it is nobody's: an interrupted set-up starts over.
     stamp.unlink(missing_ok=True)
-    anew = have.get("python") != want["python"] or have.get("torch") != want["torch"]
+    anew = have.get("base") != want["base"] or have.get("torch") != want["torch"]
     try:
         install(args.venv, python, tests, site_torch(python), anew)
     except subprocess.CalledProcessError as error:

@@ -9,10 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What a working copy needs to run the workflow; results and environments stay behind.
 PARTS = ("Snakefile", "config", "workflow", "profiles", "envs")
+
+# On a busy machine any single example may take long; that is no defect.
+settings.register_profile("breakeven", deadline=None)
+settings.load_profile("breakeven")
 
 Snakemake = Callable[..., subprocess.CompletedProcess[str]]
 

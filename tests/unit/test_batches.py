@@ -108,3 +108,11 @@ def test_equal_arrays_are_equal_bytes(tmp_path):
     write_arrays(tmp_path / "b.npz", dict(reversed(arrays().items())))
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK", b"not an archive"])
+def test_damaged_data_are_refused_and_named(tmp_path, damage):
+    path = tmp_path / "data.npz"
+    path.write_bytes(damage)
+    with pytest.raises(UserError, match=r"data.npz: not readable .* Delete it, and it is prepared again"):
+        read(path, data_id="x", sequence_length=None)

@@ -52,6 +52,21 @@ def test_targets(target: str, expected: dict[str, int], snakemake: Snakemake) ->
 
 
 @pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("planned", [True, False])
+def test_data_that_are_there_leave_out_no_run(planned: bool, project: Path, snakemake: Snakemake) -> None:
+    # Prepared data are read as ancient. If anything but their absence made them old, Snakemake would prepare them again
+    # and leave out the runs that read them.
+    (project / "config/config.yaml").write_text("studies: [llm-quick]\n")
+    assert snakemake("data").returncode == 0
+    study = project / "config/studies/llm-quick.yaml"
+    study.write_text(study.read_text().replace("rank: 8", "rank: 16"))
+    if planned:
+        assert snakemake("plan").returncode == 0
+    assert jobs(snakemake("-n"))["measure_run"] == 9
+    assert "prepare_data" not in jobs(snakemake("-n"))
+
+
+@pytest.mark.usefixtures("two_cores")
 def test_more_devices_are_more_runs_up_to_eight(project: Path, snakemake: Snakemake) -> None:
     path = project / "config/platforms/this-machine.yaml"
     path.write_text(path.read_text().replace("devices_per_node: 2", "devices_per_node: 64"))
@@ -84,7 +99,7 @@ def test_plan_counts_runs_and_bounds_device_hours(project: Path, snakemake: Snak
     assert answer.returncode == 0, answer.stderr
     # 9 runs of at most 10 minutes, 3 of them on two devices
     assert "to run: 9 runs; at most 1.50 h and 2.00 device-hours" in answer.stdout
-    assert "2 CPU cores, 0 recorded, 3 to run" in answer.stdout
+    assert "Llama + LoRA, ddp, strong, 2 CPU cores: 0 recorded, 3 to run" in answer.stdout
     assert not (project / "results/runs").exists()
 
 
@@ -99,6 +114,13 @@ def test_a_table_of_timings_is_a_study_by_one_line_of_config(project: Path, snak
     assert "0.82 at 4" in (project / "results/answer.txt").read_text()
     assert "report: " not in answer.stderr
     assert "all: results/report.html" in answer.stderr
+
+
+def test_a_table_of_two_workloads_has_the_figures_of_both(project: Path, snakemake: Snakemake) -> None:
+    (project / "mine.csv").write_text("devices,time_s,work,workload\n1,10,5,A\n2,6,5,A\n1,9,5,B\n2,5,5,B\n")
+    answer = snakemake("figures", "--config", "studies=[mine.csv]")
+    assert answer.returncode == 0, answer.stderr
+    assert {path.name for path in (project / "results/studies/mine/figures").iterdir()} == {"a", "b"}
 
 
 def test_a_table_that_mixes_machines_ends_with_the_reason(project: Path, snakemake: Snakemake) -> None:

@@ -12,6 +12,9 @@ rule fetch_model:
         "python -m breakeven.datasets.fetch {params.arguments:q} --output {output:q} 2>&1 | tee {log:q} >&2"
 
 
+# Nothing but a missing output may make this run: a run reads it as `ancient`, and Snakemake then leaves out runs that are
+# still missing. So the user's file is no input (its content is in the data's name, the plan has checked that it is there),
+# and what names it is a resource, which is not tracked.
 rule prepare_data:
     input:
         unpack(PLAN.data_inputs),
@@ -21,7 +24,7 @@ rule prepare_data:
         "results/logs/prepare_data/{data_id}.log",
     conda:
         "../../envs/measure.yaml"
-    params:
+    resources:
         arguments=lambda w: PLAN.data_arguments(w.data_id),
     shell:
-        "python -m breakeven.datasets {params.arguments:q} --output {output:q} 2>&1 | tee {log:q} >&2"
+        "python -m breakeven.datasets {resources.arguments} --output {output:q} 2>&1 | tee {log:q} >&2"

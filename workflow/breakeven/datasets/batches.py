@@ -5,6 +5,8 @@ part of those. So what an update trains on does not depend on the number of devi
 batch's token counts without asking the others.
 """
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,23 +129,34 @@ Data = Images | Texts
 
 
 def read(path: Path, *, data_id: str, sequence_length: int | None) -> Data:
-    """Prepared data, checked to be what the run is named for."""
-    with np.load(path, allow_pickle=False) as arrays:
+    """Prepared data, checked to be what the run is named for.
+
+    Raises UserError for a damaged file: that is no result of the run, so it must not become one.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
         found = str(arrays["data_id"])
-        if found != data_id:
-            raise UserError(f"{path}: holds data {found}, but the run needs {data_id}. Prepare it again.")
-        if "images" in arrays:
-            return Images(images=arrays["images"], labels=arrays["labels"])
-        if sequence_length is None:
-            raise UserError(f"{path}: text, but the workload names no sequence_length.")
-        texts = Texts(
-            input_ids=arrays["input_ids"],
-            offsets=arrays["offsets"],
-            prompt_lengths=arrays["prompt_lengths"],
-            pad_id=int(arrays["pad_id"]),
-            vocab_size=int(arrays["vocab_size"]),
-            sequence_length=sequence_length,
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(
+            f"{path}: not readable ({type(error).__name__}). Delete it, and it is prepared again."
+        ) from None
+    if found != data_id:
+        raise UserError(
+            f"{path}: holds data {found}, but the run needs {data_id}. Delete it, and it is prepared again."
         )
+    if "images" in arrays:
+        return Images(images=arrays["images"], labels=arrays["labels"])
+    if sequence_length is None:
+        raise UserError(f"{path}: text, but the workload names no sequence_length.")
+    texts = Texts(
+        input_ids=arrays["input_ids"],
+        offsets=arrays["offsets"],
+        prompt_lengths=arrays["prompt_lengths"],
+        pad_id=int(arrays["pad_id"]),
+        vocab_size=int(arrays["vocab_size"]),
+        sequence_length=sequence_length,
+    )
     if not texts.loss_lengths.any():
         raise UserError(
             f"{path}: no sample bears loss at sequence_length {sequence_length}: every prompt alone fills it. "

@@ -37,6 +37,8 @@ def read_jsonl(path: Path, sha256: str | None = None) -> list[Conversation]:
 def _sample(line: str, where: str) -> Conversation:
     try:
         row = json.loads(line)
+    except RecursionError:
+        raise UserError(f"{where}: nested too deeply. Each line is to be {FORMS}.") from None
     except json.JSONDecodeError as error:
         raise UserError(
             f"{where}: not JSON ({error.msg} at column {error.colno}). Each line is to be {FORMS}."
@@ -50,6 +52,10 @@ def _sample(line: str, where: str) -> Conversation:
             raise UserError(f"{where}: key {key!r} is missing. Each line is to be {FORMS}.")
         if not isinstance(value, str):
             raise UserError(f"{where}: {key!r} holds {type(value).__name__}, not text. Each line is to be {FORMS}.")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise UserError(
+                f"{where}: {key!r} holds half of a surrogate pair, which is no text. Mend it, or drop the line."
+            )
         if not value.strip() and key != "prompt":
             raise UserError(f"{where}: {key!r} is empty, so the sample bears no loss. Fill it, or drop the line.")
     if keys == ("text",):

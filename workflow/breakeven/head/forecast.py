@@ -20,6 +20,10 @@ def recorded_seconds(folder: Path) -> dict[str, list[float]]:
     return found
 
 
+def counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
     """One line per cell and a sum: runs to make, upper bounds from the timeout, estimates from records."""
     seconds = recorded_seconds(folder)
@@ -27,7 +31,7 @@ def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
     runs_left, bound_h, bound_device_h, expected_s, unknown = 0, 0.0, 0.0, 0.0, 0
     seen: set[str] = set()
     for plan in plans:
-        lines.append(f"{plan['study']}: {plan['title']}, {plan['repeats']} repeats of each run")
+        lines.append(f"{plan['study']}: {plan['title']}, {counted(plan['repeats'], 'repeat')} of each run")
         for cell in plan["cells"]:
             run_id, devices = cell["run_id"], cell["spec"]["devices"]
             done = sum((folder / run_id / f"r{k}" / "record.json").is_file() for k in range(1, plan["repeats"] + 1))
@@ -42,9 +46,9 @@ def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
                 unknown += left
             about = f", about {sum(known) / len(known):.0f} s each by its records" if known else ""
             word = plan["machine"]["device_word"] + ("s" if devices > 1 else "")
-            lines.append(f"  {run_id}: {devices} {word}, {done} recorded, {left} to run{about}")
+            lines.append(f"  {cell['series']}, {devices} {word}: {done} recorded, {left} to run{about} ({run_id})")
     lines.append(
-        f"to run: {runs_left} runs; at most {bound_h:.2f} h and {bound_device_h:.2f} device-hours "
+        f"to run: {counted(runs_left, 'run')}; at most {bound_h:.2f} h and {bound_device_h:.2f} device-hours "
         "(every run up to its timeout)"
     )
     if runs_left > unknown:

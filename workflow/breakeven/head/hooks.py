@@ -19,6 +19,7 @@ LOCK = Path("results/.lock")
 #: The rule whose jobs are measured runs.
 MEASURING_RULE = "measure_run"
 CONFIG = Path("config/config.yaml")
+_failed: list[bool] = []
 PROGRESS = Path("results/.progress.json")
 
 
@@ -84,6 +85,9 @@ def announce(workflow: Any, results: dict[str, list[str]]) -> None:
         return
 
     def say() -> None:
+        # Results of an earlier run may lie there: they are announced only where they are what was asked for.
+        if _failed or "-n" in sys.argv or getattr(workflow, "dryrun", False):
+            return
         targets = workflow.dag_settings.targets if workflow.dag_settings else None
         for target in targets or ["all"]:
             found = [path for path in results.get(str(target), []) if Path(path).exists()]
@@ -91,3 +95,8 @@ def announce(workflow: Any, results: dict[str, list[str]]) -> None:
                 print(f"{target}: {', '.join(found)}", file=sys.stderr)
 
     atexit.register(say)
+
+
+def failed() -> None:
+    """At least one job failed: what the targets name may be older than what was asked for."""
+    _failed.append(True)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from breakeven.config.models import Config, MeasuredStudy, MlperfStudy, PointsSt
 from breakeven.config.sweep import Cell, cells, workload_title
 from breakeven.head.sources import PACKAGE
 from breakeven.schema.errors import UserError
-from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, slug
+from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, data_part, slug
 
 RUNS = "results/runs"
 STUDIES = "results/studies"
@@ -89,21 +90,17 @@ class Plan:
         return inputs
 
     def data_inputs(self, wildcards: Any) -> dict[str, str]:
-        """The files that data are prepared from: a JSONL of the user's, a fetched model with its tokenizer."""
-        run = self.data_runs()[wildcards.data_id]
-        inputs = {}
-        if file := self.owner[run].data_file:
-            inputs["file"] = file
-        if is_hub(self.specs[run]):
-            inputs["model"] = ancient(model_dir(self.specs[run]))
-        return inputs
+        """A fetched model brings its tokenizer; nothing else is an input (workflow/rules/data.smk says why)."""
+        spec = self.specs[self.data_runs()[wildcards.data_id]]
+        return {"model": ancient(model_dir(spec))} if is_hub(spec) else {}
 
-    def data_arguments(self, name: str) -> list[str]:
+    def data_arguments(self, name: str) -> str:
+        """Quoted for the shell."""
         run = self.data_runs()[name]
-        arguments = ["--workload", canonical_json(dataclasses.asdict(self.specs[run].workload))]
+        arguments = ["--workload", canonical_json(dataclasses.asdict(data_part(self.specs[run].workload)))]
         if file := self.owner[run].data_file:
             arguments += ["--file", file]
-        return arguments + self.model_arguments(run)
+        return shlex.join(arguments + self.model_arguments(run))
 
     def model_arguments(self, run: str) -> list[str]:
         folder = model_dir(self.specs[run])
@@ -184,6 +181,17 @@ def refuse_unknown_facts(study: MlperfStudy, place: str) -> None:
             )
 
 
+def table_titles(study: PointsStudy, name: str) -> list[str]:
+    """The workloads in a user's table, read here so that what is wrong with it is said before anything runs."""
+    # Only where there is such a study: pandas takes most of a second to import.
+    from breakeven.points.elsewhere import read_timings
+    from breakeven.points.table import refuse_mixtures
+
+    timings = read_timings(Path(study.table), name, study.workload or name, study.device)
+    refuse_mixtures(timings)
+    return list(dict.fromkeys(timings["workload"]))
+
+
 def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
     study, file = load_study(entry, folder / "studies")
     place = str(file.path) if file else entry
@@ -197,11 +205,13 @@ def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
         refuse_unknown_facts(study, place)
         titles = list(study.workloads.values())
     else:
-        titles = [study.workload or name]
         if not Path(study.table).is_file():
             where = file.where(["table"]) if file else place
             raise UserError(f"{where}: table {study.table}: no such file (paths start where you run snakemake).")
+        titles = table_titles(study, name)
     workloads = {slug(title): title for title in titles}
+    if "" in workloads:
+        raise UserError(f"{place}: the workload title '{workloads['']}' needs a letter or digit to name its folder.")
     if len(workloads) < len(titles):
         raise UserError(f"{place}: two workloads have the same title. Give each its own.")
     document = {
@@ -210,7 +220,6 @@ def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
         "source": study.source,
         "config": place,
         "workloads": titles,
-        "criterion": config.criterion.model_dump(),
         "settings": study.model_dump(mode="json"),
         "machine": dataclasses.asdict(machine) | {"device_word": machine.device_word} if machine else None,
         "repeats": study.repeats if isinstance(study, MeasuredStudy) else None,

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from breakeven.schema.catalog import DATASETS
 from breakeven.schema.measure_version import MEASURE_VERSION
 
 DeviceKind = Literal["cpu", "cuda"]
@@ -105,8 +106,9 @@ def digest(value: Any, length: int = 8) -> str:
 
 
 def slug(text: str) -> str:
-    """A file-name-safe form: letters, digits, ``_`` and single ``-``."""
-    return re.sub(r"-+", "-", re.sub(r"[^A-Za-z0-9_]+", "-", text)).strip("-").lower()
+    """A file-name-safe form of at most 60 characters: letters, digits, ``_`` and single ``-``; may be empty."""
+    safe = re.sub(r"-+", "-", re.sub(r"[^A-Za-z0-9_]+", "-", text)).strip("-").lower()
+    return safe if len(safe) <= 60 else f"{safe[:51]}-{digest(text)}"
 
 
 def run_id(spec: Spec) -> str:
@@ -114,20 +116,27 @@ def run_id(spec: Spec) -> str:
     name = spec.workload.model.rstrip("/").rsplit("/", 1)[-1]
     technique = [] if spec.workload.technique == "full" else [spec.workload.technique]
     readable = "-".join([name, *technique, spec.strategy, f"n{spec.devices}", f"b{spec.global_batch}"])
-    return f"{slug(readable)[:80]}-{digest(dataclasses.asdict(spec))}"
+    return f"{slug(readable)}-{digest(dataclasses.asdict(spec))}"
+
+
+def data_part(workload: Workload) -> Workload:
+    """A workload with nothing left in it but what prepared data depend on.
+
+    Images depend on no model. For text, a model built from a config gets a tokenizer trained on the data, of the
+    config's vocabulary size; a model with weights brings its own.
+    """
+    dataset = DATASETS.get(workload.data.name)
+    text = dataset is None or dataset.objective == "causal-lm"
+    vocabulary = {key: value for key, value in workload.config.items() if key == "vocab_size"}
+    return Workload(
+        model=workload.model if text else "",
+        revision=workload.revision if text else None,
+        config=vocabulary if text else {},
+        data=workload.data,
+        trust_remote_code=workload.trust_remote_code if text else False,
+    )
 
 
 def data_id(workload: Workload) -> str:
     """The name of the prepared data a workload reads: what changes the prepared bytes is in its digest."""
-    tokenizer: Json = {}
-    if workload.sequence_length is not None:
-        # A model built from a config gets a tokenizer trained on the data, of the config's vocabulary size;
-        # a model with weights brings its own.
-        tokenizer = {
-            "model": workload.model,
-            "revision": workload.revision,
-            "vocab_size": workload.config.get("vocab_size"),
-            "trust_remote_code": workload.trust_remote_code,
-        }
-    identity = {"data": dataclasses.asdict(workload.data), "tokenizer": tokenizer}
-    return f"{slug(workload.data.name)}-{digest(identity)}"
+    return f"{slug(workload.data.name)}-{digest(dataclasses.asdict(data_part(workload)))}"

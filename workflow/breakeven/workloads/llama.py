@@ -12,7 +12,6 @@ DEFAULTS: Json = {
     "intermediate_size": 704,
     "num_hidden_layers": 4,
     "num_attention_heads": 4,
-    "num_key_value_heads": 4,
 }
 
 
