@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from breakeven.points.table import points_frame
 from breakeven.scaling.breakeven import breakeven_table, crossing
 from breakeven.scaling.efficiency import COLUMNS, efficiency_table
+from breakeven.scaling.resample import resampled_rates, size_of
 from breakeven.schema.point import Point
 from breakeven.schema.status import Status
+from breakeven.stats.bootstrap import generator
 
 
 def points(times: dict[int, list[float | None]], work: float = 1000.0, **fields: object) -> pd.DataFrame:
@@ -58,6 +61,42 @@ def test_repeats_pool_as_work_over_time_not_as_a_mean_of_rates() -> None:
     assert table["rate_per_device"].tolist() == pytest.approx([500.0])
 
 
+def test_repeats_of_unequal_windows_count_as_the_same_work() -> None:
+    frame = points({1: [1.0, 1.0]}, time_s_se=0.01)
+    frame["samples"] = [100.0, 300.0]
+    row = efficiency_table(frame).iloc[0]
+    # 1/100 s and 1/300 s for one sample: two of them in 4/300 s. Sum over sum would say 200/s.
+    assert row["rate_per_device"] == pytest.approx(150.0)
+    # the resamples are of the two repeats too: from 100/s to 300/s, and 1 % of a second on top
+    assert row["time_s_low"] == pytest.approx(row["work"] / 300, rel=0.03)
+    assert row["time_s_high"] == pytest.approx(row["work"] / 100, rel=0.03)
+
+
+def test_resampled_repeats_of_unequal_windows_count_as_the_same_work_too() -> None:
+    frame = points({1: [1.0, 1.0]})
+    frame["samples"] = [100.0, 300.0]
+    size = size_of(frame)
+    assert size is not None
+    rates = resampled_rates(size, generator("a quarter 100, a half 150, a quarter 300"))
+    assert rates is not None
+    assert np.median(rates) == pytest.approx(150.0)
+
+
+def test_the_error_within_a_run_is_of_its_own_time() -> None:
+    frame = points({1: [8.0]}, work=2.0, time_s_se=0.08)
+    row = efficiency_table(frame).iloc[0]
+    # 1 % of the time, whatever the work: 95 % within 1.96 % on both sides
+    assert row["time_s_high"] - row["time_s_low"] == pytest.approx(2 * 1.96 * 0.01 * 8.0, rel=0.1)
+
+
+def test_a_row_without_a_time_does_not_remove_its_size_or_move_the_reference() -> None:
+    frame = points({1: [2.0, 2.0], 2: [1.0, 1.0]})
+    frame.loc[0, "time_s"] = math.nan
+    table = efficiency_table(frame)
+    assert table["reference_devices"].tolist() == [1, 1]
+    assert table["efficiency"].tolist() == pytest.approx([1.0, 1.0])
+
+
 def test_times_are_quoted_for_the_work_asked_for() -> None:
     table = efficiency_table(points({1: [2.0], 2: [1.0]}, target_work=5000.0))
     assert table["time_s"].tolist() == pytest.approx([10.0, 5.0])
@@ -76,6 +115,13 @@ def test_olympic_series_drops_the_fastest_and_the_slowest_and_scales() -> None:
     table = efficiency_table(frame)
     assert table["time_s"].tolist() == pytest.approx([21.0 * 1.1, 11.0 * 1.1])
     assert table["efficiency"].tolist()[1] == pytest.approx(21 / 22)
+
+
+def test_the_interval_of_an_olympic_series_is_of_the_scaled_time() -> None:
+    frame = points({8: [10.0, 10.1, 10.2, 10.3, 10.4]}, aggregate="olympic", time_factor=1.5)
+    row = efficiency_table(frame).iloc[0]
+    assert row["time_s"] == pytest.approx(10.2 * 1.5)
+    assert 10.0 * 1.5 <= row["time_s_low"] < row["time_s"] < row["time_s_high"] <= 10.4 * 1.5
 
 
 def test_a_series_of_failures_keeps_its_rows() -> None:

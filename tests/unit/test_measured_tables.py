@@ -1,6 +1,8 @@
 """From raw arrays to runs.csv and points: stated numbers, and every status in its place."""
 
+import contextlib
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,13 @@ from breakeven.head.forecast import forecast
 from breakeven.metrics.run import own_step_s, run_step_s, window
 from breakeven.metrics.table import equivalence_table, runs_table
 from breakeven.points.records import record_points
-from breakeven.records.load import Run
+from breakeven.records.load import Run, load_run
+from breakeven.schema.errors import UserError
 from breakeven.schema.record import Environment, IdleCheck, Record, RunError
 from breakeven.schema.spec import DataSource, Spec, Workload, run_id
 from breakeven.schema.status import Status
 
+TEXT = Workload(model="llama", data=DataSource(name="chat-en"), sequence_length=16)
 WORKLOAD = Workload(model="mobilenet_v2", config={"norm": "group"}, data=DataSource(name="digits"), image_size=32)
 
 
@@ -124,6 +128,41 @@ def test_a_run_that_is_not_timed_or_has_a_fault_has_losses_and_no_time() -> None
     assert rows["loss_first"].tolist() == [1.0, 1.0]
 
 
+def test_throughput_of_text_is_of_tokens_without_padding() -> None:
+    one = run(dataclasses.replace(spec(), workload=TEXT), steps(), epoch_tokens=9000)
+    counted = {"tokens_padded": np.full(20, 128.0), "tokens": np.full(20, 100.0), "tokens_loss": np.full(20, 60.0)}
+    row = table([dataclasses.replace(one, steps=one.steps | counted)]).iloc[0]
+    assert (row["unit"], row["epoch_work"], row["window_work"]) == ("tokens/s", 9000, 100 * 16)
+    assert row["throughput"] == pytest.approx(1000.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -0.1])
+def test_a_step_without_a_real_time_gives_no_times_and_a_point_that_says_so(bad: float) -> None:
+    step_s = steps()
+    step_s[1, 9] = bad
+    one = spec()
+    runs = table([run(one, step_s)])
+    assert runs[["step_time_ms", "throughput", "window_s"]].isna().all(axis=None)
+    point = record_points(plan([one]), runs).iloc[0]
+    assert point["status"] == "not_measured"
+    assert point["source"].endswith("/r1/record.json: no finite step times past its warm-up")
+
+
+def test_a_step_of_the_warm_up_may_be_anything() -> None:
+    step_s = steps()
+    step_s[0, 0] = np.nan
+    assert table([run(spec(), step_s)]).iloc[0]["window_s"] == pytest.approx(1.6)
+
+
+def test_a_run_with_an_injected_fault_is_no_point_and_leaves_the_size_to_the_others() -> None:
+    one = spec("ddp", 1)
+    runs = table([run(one, steps(1), faults={"sleep_s": 1}), run(one, steps(1), repeat=2)])
+    points = record_points(plan([one], repeats=2), runs)
+    assert points["status"].tolist() == ["not_measured", "ok"]
+    assert points["time_s"].isna().tolist() == [True, False]
+    assert points["source"].iloc[0] == f"results/runs/{run_id(one)}/r1/record.json: an injected fault"
+
+
 def test_losses_are_compared_with_the_single_device_run_of_the_same_work() -> None:
     reference = run(spec("single", 1), steps(1), [2.0, 1.5, 1.2, 1.1, 1.0, 0.0])
     other = run(spec(), steps(), [2.0, 1.5, 1.2, 1.1, 1.25, 9.0])
@@ -163,3 +202,64 @@ def test_the_forecast_bounds_by_timeout_and_estimates_by_records(tmp_path: Path)
     # 2 + 3 runs of at most half an hour, 3 of them on two devices
     assert "to run: 5 runs; at most 2.50 h and 4.00 device-hours (every run up to its timeout)" in lines
     assert "by records: 0.4 min for 2 of them; 3 have no record" in lines
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run as it lies in the archive."""
+    one = run(spec(), steps())
+    path = tmp_path / one.record.run_id / "r1"
+    path.mkdir(parents=True)
+    (path / "record.json").write_text(one.record.to_json())
+    np.savez(path / "steps.npz", **one.steps)
+    return path
+
+
+def refused(folder: Path, words: str) -> None:
+    with pytest.raises(UserError, match=rf"{words}.*Delete its folder"):
+        load_run(folder)
+
+
+def test_a_run_is_read_as_it_was_written(folder: Path) -> None:
+    assert load_run(folder).steps["step_s"].shape == (2, 20)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"ok"', "1", "{}", "[" * 100_000])
+def test_a_damaged_record_is_refused_with_the_remedy(folder: Path, text: str) -> None:
+    (folder / "record.json").write_text(text)
+    refused(folder, r"record\.json: not a readable record")
+
+
+def test_no_flipped_bit_or_lost_end_of_the_arrays_is_a_traceback(folder: Path) -> None:
+    path = folder / "steps.npz"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 23):
+        for content in (whole[:place], whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]):
+            path.write_bytes(content)
+            if len(content) < len(whole):
+                refused(folder, r"steps\.npz: not readable")
+            else:
+                with contextlib.suppress(UserError):  # some bits of a zip file mean nothing
+                    load_run(folder)
+
+
+def test_arrays_of_another_shape_are_refused_naming_them(folder: Path) -> None:
+    good = run(spec(), steps()).steps
+    for change in (
+        {"step_s": steps(3)},
+        {"loss": np.ones(19)},
+        {"tokens": np.ones((20, 1))},
+        {"samples": np.float64(8)},
+    ):
+        np.savez(folder / "steps.npz", **(good | change))
+        refused(folder, rf"steps\.npz: not readable \({next(iter(change))} has shape")
+    np.save(folder / "steps.npy", good["loss"])
+    (folder / "steps.npy").replace(folder / "steps.npz")
+    refused(folder, r"steps\.npz: not readable")
+
+
+@pytest.mark.parametrize("change", [{"run_id": "another-run"}, {"repeat": 2}])
+def test_a_record_of_another_run_or_repeat_is_refused(folder: Path, change: dict) -> None:
+    raw = json.loads((folder / "record.json").read_text()) | change
+    (folder / "record.json").write_text(json.dumps(raw))
+    refused(folder, r"record\.json: the record of .*, not of this folder")

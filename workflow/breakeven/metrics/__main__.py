@@ -1,13 +1,13 @@
 """``python -m breakeven.metrics``: the records a plan names to runs.csv and equivalence.csv."""
 
 import argparse
-import json
 from pathlib import Path
 
 from breakeven.metrics.table import equivalence_table, runs_table
 from breakeven.records.load import load_run
 from breakeven.schema.command import command
 from breakeven.schema.files import write_text
+from breakeven.schema.plan import read_plan
 
 
 @command
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, required=True, help="output: one row per run")
     parser.add_argument("--equivalence", type=Path, required=True, help="output: losses against one device")
     args = parser.parse_args()
-    plan = json.loads(args.plan.read_text())
+    plan = read_plan(args.plan, "study", "workloads", "cells", "repeats")
     series: dict[str, str] = {}
     for cell in plan["cells"]:
         series.setdefault(cell["run_id"], cell["series"])

@@ -53,12 +53,21 @@ def own_step_s(per_rank_s: Array, sync_wait_s: Array) -> Array:
 
 
 def window(run: Run) -> Window | None:
-    """None where the run has no steps past its warm-up, or is not ``ok``."""
-    step_s = run_step_s(run.steps["step_s"])
-    dropped = warmup_end(step_s, run.record.spec.min_warmup)
-    if run.record.status is not Status.OK or dropped >= len(step_s):
+    """None where the run is not ``ok``, or has past its warm-up no steps, no work, or a step without a real time."""
+    minimum = run.record.spec.min_warmup
+    past = run.steps["step_s"][:, minimum:]
+    # of every rank: the maximum over ranks would hide a clock that ran backwards on one of them
+    if run.record.status is not Status.OK or not past.size or not _all_positive(past):
         return None
+    step_s = run_step_s(run.steps["step_s"])
+    dropped = warmup_end(step_s, minimum)
     text = run.record.spec.workload.sequence_length is not None
     work = run.steps["tokens" if text else "samples"][dropped:]
+    if not _all_positive(work.sum()):
+        return None
     kept = step_s[dropped:]
     return Window(dropped=dropped, step_s=kept, work=float(work.sum()), stationary=stationary(kept))
+
+
+def _all_positive(values: Array | np.float64) -> bool:
+    return bool(np.all(np.isfinite(values) & (values > 0)))

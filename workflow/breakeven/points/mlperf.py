@@ -5,7 +5,6 @@
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from breakeven.mlperf.table import read_facts
 from breakeven.points.table import write_points
 from breakeven.schema.command import command
 from breakeven.schema.errors import UserError
+from breakeven.schema.plan import read_plan
 from breakeven.schema.point import POINT_COLUMNS, Point
 from breakeven.schema.status import Status
 
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--facts", type=Path, required=True, help="table of run facts (breakeven.mlperf.extract)")
     parser.add_argument("--output", type=Path, required=True, help="the points.csv to write")
     args = parser.parse_args()
-    plan = json.loads(args.plan.read_text())
+    plan = read_plan(args.plan, "study", "settings")
     settings = plan["settings"]
     points = mlperf_points(read_facts(args.facts), plan["study"], settings["workloads"], settings["family"])
     write_points(points, args.output)

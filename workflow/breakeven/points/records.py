@@ -1,22 +1,28 @@
 """Measured runs as points. ``python -m breakeven.points.records``: plan.json and runs.csv to points.csv."""
 
 import argparse
-import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from breakeven.points.table import points_frame, write_points
+from breakeven.metrics.table import RUN_COLUMNS
+from breakeven.points.table import points_frame, read_table, write_points
 from breakeven.schema.command import command
+from breakeven.schema.plan import read_plan
 from breakeven.schema.point import Point
 from breakeven.schema.status import Status
+
+#: Text that may look like a number: the driver 535.10 is not 535.1.
+TEXT = ("run_id", "device_model", "driver", "torch_version", "faults")
 
 
 def record_points(plan: dict[str, Any], runs: pd.DataFrame) -> pd.DataFrame:
     """One point per cell and repeat of the plan; runs that must not be on a curve (not timed) are left out.
 
-    ``runs``: the table that ``breakeven.metrics`` writes. A run without a record is a point ``not_measured``.
+    ``runs``: the table that ``breakeven.metrics`` writes. A run without a record, or with one that
+    holds no usable time, is a point ``not_measured``.
     """
     by_run = {(str(row["run_id"]), int(row["repeat"])): row for row in runs.to_dict("records")}
     sizes: dict[str, set[int]] = {}
@@ -39,8 +45,10 @@ def _is_headline(series: str, sizes: dict[str, set[int]]) -> bool:
 def _point(plan: dict[str, Any], cell: dict[str, Any], repeat: int, run: Any, *, headline: bool) -> Point:
     spec = cell["spec"]
     text = cell["spec"]["workload"]["sequence_length"] is not None
-    status = Status(run["status"]) if run is not None else Status.NOT_MEASURED
-    ok = run is not None and status is Status.OK
+    why = _unusable(run) if run is not None else ""
+    status = Status.NOT_MEASURED if run is None or why else Status(run["status"])
+    ok = status is Status.OK
+    source = f"results/runs/{cell['run_id']}/r{repeat}/record.json"
     return Point(
         study=plan["study"],
         workload=plan["workloads"][0],
@@ -63,8 +71,19 @@ def _point(plan: dict[str, Any], cell: dict[str, Any], repeat: int, run: Any, *,
         driver=_text(run, "driver"),
         torch_version=_text(run, "torch_version"),
         power_limit_w=run["power_limit_w"] if run is not None else None,
-        source=f"results/runs/{cell['run_id']}/r{repeat}/record.json",
+        source=f"{source}: {why}" if why else source,
     )
+
+
+def _unusable(run: Any) -> str:
+    """Why an ``ok`` run has no time for a curve; empty where it has one, or ended otherwise."""
+    if Status(run["status"]) is not Status.OK:
+        return ""
+    if _text(run, "faults"):
+        return "an injected fault"
+    if not all(math.isfinite(run[name]) and run[name] > 0 for name in ("window_s", "window_work")):
+        return "no finite step times past its warm-up"
+    return ""
 
 
 def _text(run: Any, column: str) -> str:
@@ -78,7 +97,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    write_points(record_points(json.loads(args.plan.read_text()), pd.read_csv(args.runs)), args.output)
+    plan = read_plan(args.plan, "study", "workloads", "machine", "cells", "repeats")
+    write_points(record_points(plan, read_table(args.runs, RUN_COLUMNS, TEXT)), args.output)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Tables of points: their columns, reading and writing, and the refusal to mix what must not be mixed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -21,8 +21,19 @@ def points_frame(points: Iterable[Point]) -> pd.DataFrame:
 
 def read_points(path: Path) -> pd.DataFrame:
     """points.csv as written by ``write_points``: empty text cells are empty strings, empty numbers NaN."""
-    frame = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "string"))
-    for column in TEXT:
+    return read_table(path, POINT_COLUMNS, TEXT)
+
+
+def read_table(path: Path, columns: Sequence[str], text: Sequence[str]) -> pd.DataFrame:
+    """A table that another rule wrote. Raises UserError naming a file that is missing, damaged or another table."""
+    try:
+        # index_col: where rows are longer than the header, pandas takes their first column for an index
+        frame = pd.read_csv(path, dtype=dict.fromkeys(text, "string"), index_col=False)
+    except (OSError, ValueError) as error:  # what pandas finds wrong with a table is a ValueError
+        raise UserError(f"{path}: not a readable table ({error}). Delete it: snakemake makes it again.") from None
+    if missing := [name for name in columns if name not in frame]:
+        raise UserError(f"{path}: no column '{missing[0]}' in it. Delete it: snakemake makes it again.")
+    for column in text:
         frame[column] = frame[column].fillna("").astype(object)
     return frame
 

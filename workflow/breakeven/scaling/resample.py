@@ -30,6 +30,9 @@ def size_of(rows: pd.DataFrame) -> Size | None:
     """The measured runs among the rows of one device count; None where none counts."""
     olympic = rows["aggregate"].iloc[0] == "olympic"
     ok = rows["status"] == Status.OK
+    if not olympic:
+        # one row without a time would make the whole size's rate NaN, and another size the reference
+        ok &= np.isfinite(rows["time_s"].to_numpy(dtype=float)) & np.isfinite(rows["samples"].to_numpy(dtype=float))
     kept = rows[rows["status"] != Status.NOT_MEASURED] if olympic else rows[ok]
     if kept.empty or not ok.any():
         return None
@@ -55,9 +58,11 @@ class Aggregate:
 
 
 def aggregate(size: Size) -> Aggregate:
-    """Rate: sum of work over sum of time. Olympic: 1 over the scaled olympic mean; NaN where there is no score."""
+    """Rate: work over time, every run taken for the same work (the harmonic mean of the runs' rates): how many steps a
+    run kept past its warm-up must not weigh it. Olympic: 1 over the scaled olympic mean; NaN where there is no score.
+    """
     if size.aggregate == "rate":
-        rate = size.samples.sum() / size.time_s.sum()
+        rate = len(size.time_s) / float((size.time_s / size.samples).sum())
         return Aggregate(rate, float(size.time_s.mean()), float(size.samples.mean()))
     times = [None if np.isnan(t) else float(t) for t in size.time_s]
     try:
@@ -79,7 +84,7 @@ def resampled_rates(size: Size, rng: np.random.Generator) -> Array | None:
     index = rng.integers(0, runs, size=(RESAMPLES, runs))
     times = size.time_s[index] + rng.standard_normal(index.shape) * size.time_s_se[index]
     if size.aggregate == "rate":
-        rates: Array = size.samples[index].sum(axis=1) / times.sum(axis=1)
+        rates: Array = runs / (times / size.samples[index]).sum(axis=1)
         return rates
     # A failed run counts as the slowest; a resample with more than one has no score.
     failed = np.isnan(times).sum(axis=1)
