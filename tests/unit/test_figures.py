@@ -3,16 +3,21 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
-from breakeven.figures import words
+from breakeven.figures import marks, words
 from breakeven.figures.__main__ import render
+from breakeven.figures.theme import styles
 from breakeven.figures.ticks import doublings, labelled_sizes, log_ticks, size_limits
 from breakeven.figures.view import View, read_table, view
+from breakeven.scaling.breakeven import crossing
 from breakeven.schema.errors import UserError
 from tests.study_tables import BERT, Tables, published, two_cores
 
@@ -134,6 +139,70 @@ def test_command_line_writes_the_file_and_nothing_beside_it(tmp_path: Path) -> N
     assert list(output.parent.iterdir()) == [output]
 
 
+def test_the_line_of_the_efficiency_runs_through_the_crossing(tmp_path: Path) -> None:
+    tables = Tables("tiny")
+    tables.add("Tiny", "Tiny, ddp, strong", [(1, 10.0, ""), (16, 5.0, "")], scaling="strong", device="CPU core")
+    what = view_of(tables, tmp_path)
+    axes = Figure().add_axes((0, 0, 1, 1))
+    (curve,) = what.curves
+    marks.curve(axes, curve.rows["devices"], curve.rows["efficiency"], styles(what.curves)[curve.series], points=25)
+    x, y = axes.lines[0].get_data()
+    meets = crossing(curve.sizes, curve.rows["efficiency"].tolist(), 0.7)
+    assert float(np.interp(np.log(meets), np.log(x), y)) == pytest.approx(0.7, abs=0.002)
+
+
+@pytest.mark.parametrize("kind", ["time", "efficiency"])
+def test_every_tested_size_is_labelled_in_both_figures(kind: str, tmp_path: Path) -> None:
+    shown = texts(render(kind, view_of(published(), tmp_path)))
+    assert {str(n) for n, _, _ in BERT} <= set(shown)
+
+
+@pytest.mark.parametrize("kind", ["time", "efficiency"])
+def test_any_label_is_drawn_as_text(kind: str, tmp_path: Path) -> None:
+    tables = Tables("odd")
+    times = [(1, 10.0, "a\x07b"), (2, 5.2, "c\x00d")]
+    tables.add("$x$ costs $5_3", "$x$ costs $5_3, d\x01p, strong", times, scaling="strong", device="CPU core")
+    svg = render(kind, view_of(tables, tmp_path))
+    assert any("$x$ costs $5_3" in text for text in texts(svg))
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", svg)
+
+
+@pytest.mark.parametrize("kind", ["time", "efficiency"])
+def test_devices_that_nobody_named_are_just_devices(kind: str, tmp_path: Path) -> None:
+    tables = Tables("my-timings")
+    tables.add("my-timings", "my-timings, strong", [(4, 10.0, ""), (8, 5.2, "")], scaling="strong", device="device")
+    shown = texts(render(kind, view_of(tables, tmp_path)))
+    assert "devices" in shown
+    assert "my-timings" in shown
+    assert "against 4 devices" in " ".join(shown)
+    assert "device device" not in " ".join(shown)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: "", "is empty"),
+        (lambda text: text[: text.index("efficiency_low")], "is missing"),
+        (lambda text: text + 'mlperf,"BERT', "is damaged"),
+        (lambda text: text + "mlperf,BERT,more\n", "no number of devices"),
+        (lambda text: text.replace("10.188", "x").replace("611.28", "x"), "time_s must be a number; found"),
+        (lambda text: "\0\0\0", "is missing"),
+    ],
+)
+def test_a_damaged_table_is_named(damage: Callable[[str], str], message: str, tmp_path: Path) -> None:
+    path = published().write(tmp_path) / "tables" / "efficiency.csv"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(UserError, match=message) as raised:
+        read_table(path)
+    assert str(path) in str(raised.value)
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    path = published().write(tmp_path) / "tables" / "points.csv"
+    path.write_bytes(path.read_bytes().replace(b"Clemson", b"Cl\xed\xa0\x80\x00mson"))
+    assert "\N{REPLACEMENT CHARACTER}" in "".join(read_table(path)["label"])
+
+
 def test_short_names_leave_out_what_stands_beside_them(tmp_path: Path) -> None:
     names = [c.name for c in view_of(published(), tmp_path).curves]
     assert names == ["best submission per size", "NVIDIA", "Lambda", "Dell"]
@@ -157,7 +226,12 @@ def test_labelled_sizes_keep_both_ends_apart_and_were_tested(sizes: list[int], w
 def test_words() -> None:
     assert words.devices_word(["CPU core"]) == "CPU cores"
     assert words.devices_word(["H100-SXM", "H100-SXM"]) == "H100-SXM devices"
+    assert words.devices_word(["CPU core"], 1) == "CPU core"
+    assert words.devices_word(["device"]) == "devices"
     assert words.count_of("CPU core", 1) == "1 CPU core"
+    assert words.count_of("device", 4) == "4 devices"
+    assert words.work(60597.0, "tokens") == "60,597 tokens"
+    assert words.work(0.5, "work units") == "0.5 work units"
     assert words.time_unit([611.3, 323.7, 197.3, 80.0, 53.9, 7.14]) == (60.0, "min")
     assert [words.significant(v) for v in (0.0988, 5.394, 85.42, 6130.4)] == ["0.0988", "5.39", "85.4", "6130"]
 

@@ -77,7 +77,9 @@ def test_nothing_is_loaded_from_anywhere(page: str) -> None:
 
 def test_the_answer_stands_before_the_first_figure(page: str) -> None:
     assert page.index("64 is the largest size tested that keeps at least 0.70") < page.index("<figure>")
-    assert page.index("MobileNetV2 on CPU cores (ddp, strong scaling, against 1)") < page.index("<figure>")
+    assert page.index("MobileNetV2 on CPU cores (ddp, strong scaling, against ddp on 1 CPU core)") < page.index(
+        "<figure>"
+    )
     assert page.count("<figure>") == 4
 
 
@@ -114,6 +116,52 @@ def test_platform_and_idle_check(cpu_page: str) -> None:
     text = Elements(cpu_page).text
     assert "2.11.0" in text
     assert "7 of 7 runs started on an idle machine; busiest moment 0.040 cores used by others" in text
+
+
+def test_the_card_does_not_sell_the_largest_size_as_the_optimum(cpu_page: str) -> None:
+    verdict = re.sub(r"<[^>]*>", "", re.findall(r'<p class="verdict">.*</p>', cpu_page)[0])
+    assert verdict == "not reached up to 2 CPU cores, the largest size tested, which still keeps an efficiency of 0.70"
+
+
+def test_one_core_is_no_cores(tmp_path: Path) -> None:
+    tables = Tables("tiny")
+    tables.add("Tiny", "Tiny, ddp, strong", [(1, 2.0, ""), (2, 1.9, "")], scaling="strong", device="CPU core")
+    tables.break_even("Tiny", "Tiny, ddp, strong", 1, crossing=1.5)
+    page = render(read_studies([("tiny", study_folder(tables, tmp_path))], {}))
+    assert "<b>1</b> <span>CPU core, the largest size tested that keeps an efficiency of 0.70" in page
+    assert "1 CPU cores" not in Elements(page).text
+
+
+def test_times_say_what_they_are_times_of(page: str, tmp_path: Path) -> None:
+    assert "Time to target" in page
+    assert "Time for one pass over the data (1,437 samples)" in page
+    tables = Tables("my-timings")
+    tables.add("my-timings", "my-timings, strong", [(1, 2.0, ""), (2, 1.1, "")], scaling="strong", device="device")
+    for row in tables.points:
+        row["target_work"] = None
+    own = render(read_studies([("my-timings", study_folder(tables, tmp_path))], {}))
+    assert "Time for 1,000 samples" in own
+    assert "device device" not in own
+
+
+def test_what_failed_lists_injected_faults_and_runs_never_measured(tmp_path: Path) -> None:
+    tables = two_cores()
+    runs = tables.others["runs"]
+    tables.others["runs"] = runs[runs["status"] == "ok"].assign(faults=["nan_loss", *[""] * 5])
+    tables.points = [p for p in tables.points if p["status"] == "ok"]
+    tables.points[0] |= {"status": "not_measured", "time_s": None, "label": "away", "source": "skipped: no such GPU"}
+    tables.points[1] |= {
+        "status": "not_measured",
+        "time_s": None,
+        "label": "gone",
+        "source": "results/runs/x/record.json",
+    }
+    page = Elements(render(read_studies([("images-quick", study_folder(tables, tmp_path))], {}))).text
+    assert "Nothing: every run ended ok" not in page
+    assert "faults injected on purpose: nan_loss" in page
+    assert "skipped: no such GPU" in page
+    assert "no record" in page
+    assert "2 of 15 runs gave no time (not measured)." in page
 
 
 def test_equivalence_is_shown(cpu_page: str) -> None:
@@ -179,6 +227,38 @@ def test_command_line_with_plans(folders: dict[str, Path], tmp_path: Path) -> No
     done = command("--plan", str(path), f"--output={tmp_path}/report.html")
     assert done.returncode == 0, done.stderr
     assert "MLPerf Training v4.1 on H100" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("", "the file is empty"),
+        ("{", "not JSON"),
+        ("[]", "not a study's plan"),
+        ('{"study": "x", "machine": 3}', "not a study's plan"),
+        ('{"study": "x", "source": "hearsay"}', "not a study's plan"),
+    ],
+)
+@pytest.mark.parametrize("module", ["report", "report.answer"])
+def test_a_damaged_plan_is_one_message(plan: str, message: str, module: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(plan)
+    done = subprocess.run(
+        [sys.executable, "-m", f"breakeven.{module}", "--plan", f"{tmp_path}/plan.json", f"--output={tmp_path}/out"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert f"{tmp_path}/plan.json: {message}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_lone_surrogate_in_a_title_does_not_stop_the_page(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text('{"mlperf-v4.1": {"title": "a\\ud800b\\u0000c", "source": "mlperf"}}')
+    done = command(
+        f"--study=mlperf-v4.1={folders['mlperf-v4.1']}", f"--meta={tmp_path}/meta.json", f"--output={tmp_path}/out.html"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c" in (tmp_path / "out.html").read_text()
 
 
 def test_a_user_mistake_is_one_message(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from breakeven.figures.theme import MUTED, SURFACE, Style, styles
 from breakeven.figures.view import BreakEven, Curve, View
 
 _LINE_PT = 13.0
+_BEND_POINTS = 25
 
 
 def draw(view: View, note: str = "") -> Figure:
@@ -38,7 +39,7 @@ def draw(view: View, note: str = "") -> Figure:
         for c in curves:
             style = look[c.series]
             x = c.rows["devices"]
-            marks.curve(axes, x, c.rows["efficiency"], style)
+            marks.curve(axes, x, c.rows["efficiency"], style, points=_BEND_POINTS)
             marks.interval(axes, x, c.rows["efficiency_low"], c.rows["efficiency_high"], style)
             marks.single_runs(axes, c.repeats, "efficiency", style)
         for threshold in sorted({b.threshold for _, b in _marked(view, scaling) if b.threshold is not None}):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from breakeven.figures.theme import INK, MUTED
 
-_LEFT, _TITLE, _XLABEL, _LEGEND_ROW, _NOTE_ROW = 0.78, 0.58, 0.6, 0.21, 0.145
+_LEFT, _TITLE, _XLABEL, _LEGEND_ROW, _NOTE_ROW = 0.78, 0.58, 0.74, 0.21, 0.145
 _LABEL_CHAR_IN, _LEGEND_KEY_IN = 0.078, 0.6
 
 

@@ -22,11 +22,24 @@ _DOTTED = (0, (1, 1.6))
 _ASIDE_PT = 7.5
 
 
-def curve(axes: Axes, x: "pd.Series[float]", y: "pd.Series[float]", style: Style) -> None:
-    """A line with markers, dotted over gaps; a lone size is a marker alone."""
+def curve(axes: Axes, x: "pd.Series[float]", y: "pd.Series[float]", style: Style, *, points: int = 2) -> None:
+    """A line with markers, dotted over gaps; a lone size is a marker alone.
+
+    Between two sizes the line is straight in log x and log y, as the break-even's crossing is computed; where an axis
+    is linear it bends and needs more than two ``points``.
+    """
     for (x0, y0), (x1, y1) in pairwise(zip(x, y, strict=True)):
         line = _DOTTED if x1 > GAP * x0 else "solid"
-        axes.plot([x0, x1], [y0, y1], color=style.color, linewidth=style.width, linestyle=line, zorder=style.order)
+        between = np.geomspace(x0, x1, points)
+        slope = np.log(y1 / y0) / np.log(x1 / x0)
+        axes.plot(
+            between,
+            y0 * (between / x0) ** slope,
+            color=style.color,
+            linewidth=style.width,
+            linestyle=line,
+            zorder=style.order,
+        )
     axes.plot(
         x.to_numpy(float),
         y.to_numpy(float),
@@ -133,10 +146,12 @@ def device_axis(axes: Axes, curves: Sequence[Curve], width_in: float) -> None:
     low, high = size_limits(sizes)
     axes.set_xscale("log", base=2)
     axes.set_xlim(low, high)
-    labels = labelled_sizes(main, width_in, low, high)
-    axes.xaxis.set_major_locator(FixedLocator(labels))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: words.size(n)))
-    axes.xaxis.set_minor_locator(FixedLocator(sorted(set(sizes) - set(labels))))
+    upper = labelled_sizes(main, width_in, low, high)
+    # what has no room in the first line of labels goes to a second
+    lower = labelled_sizes(sorted(set(main) - set(upper)), width_in, low, high)
+    axes.xaxis.set_major_locator(FixedLocator(sorted(upper + lower)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{'' if round(n) in upper else chr(10)}{words.size(n)}"))
+    axes.xaxis.set_minor_locator(FixedLocator(sorted(set(sizes) - set(upper) - set(lower))))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(False, axis="x")
     axes.spines[["top", "right"]].set_visible(False)

@@ -51,6 +51,7 @@ RC = {
     "axes.facecolor": "none",
     "svg.fonttype": "none",
     "text.usetex": False,
+    "text.parse_math": False,
     "axes.unicode_minus": True,
 }
 

@@ -65,7 +65,7 @@ def _time_of(view: View, curves: Sequence[Curve]) -> str:
     work = {(w, u) for c in curves for w, u in zip(c.rows["work"], c.rows["unit"], strict=True)}
     if len(work) == 1:
         amount, unit = work.pop()
-        return f"time for {amount:,.0f} {unit}"
+        return f"time for {words.work(amount, unit)}"
     return "time for each series' work" if work else "time"
 
 
@@ -89,5 +89,5 @@ def _speedups(axes: Axes, curves: Sequence[Curve], look: dict[str, Style]) -> No
         marks.ideal_line(axes, [smallest, largest], ideal)
     marks.log_value_axis(axes, every + ideal, doubling=True)
     devices = {c.device for c in curves}
-    device = devices.pop() if len(devices) == 1 else "devices"
+    device = devices.pop() if len(devices) == 1 else words.DEVICE
     axes.set_ylabel(f"speed-up (×, against {words.count_of(device, base)})")

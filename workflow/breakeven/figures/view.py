@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from breakeven.figures import words
 from breakeven.schema.errors import UserError
 from breakeven.schema.status import Status
 
@@ -67,6 +68,8 @@ class Curve:
     rows: pd.DataFrame
     repeats: pd.DataFrame
     failures: tuple[Failure, ...]
+    one_pass: bool
+    """Whether times are quoted for the work that the points ask for, one pass over the data."""
 
     @property
     def name(self) -> str:
@@ -110,24 +113,87 @@ class View:
 def read_table(path: Path) -> pd.DataFrame:
     """A CSV table; empty text stays empty text, empty numbers are NaN."""
     try:
-        table = pd.read_csv(path, dtype=dict.fromkeys(_TEXT, str))
+        table = pd.read_csv(path, dtype=dict.fromkeys(_TEXT, str), encoding_errors="replace")
     except FileNotFoundError:
         raise UserError(f"{path}: no such table. The scaling rules write it; run snakemake.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
     except pd.errors.EmptyDataError:
-        raise UserError(f"{path}: the table is empty, without even a header line.") from None
-    for column in _TEXT.intersection(table.columns):
-        table[column] = table[column].fillna("")
+        raise UserError(f"{path}: the table is empty, without even a header line. {_ANEW}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: the table is damaged: {str(error).strip()}. {_ANEW}") from None
+    _check(table, path)
+    for column in table.columns:
+        if column in _TEXT:
+            table[column] = table[column].fillna("").map(clean)
+        elif not pd.api.types.is_numeric_dtype(table[column]):
+            table[column] = table[column].map(clean, na_action="ignore")
     for column in ("headline", "primary"):
         if column in table:
             table[column] = table[column].astype(str).str.lower().isin(_TRUE)
     return table
 
 
+def clean(text: object) -> object:
+    """Text without characters that neither XML nor a figure may hold: control characters, lone surrogates."""
+    return without_forbidden(_BREAKS.sub(" ", text)) if isinstance(text, str) else text
+
+
+def without_forbidden(text: str) -> str:
+    """Line breaks stay."""
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _check(table: pd.DataFrame, path: Path) -> None:
+    """Raises UserError where a table lacks what is read from it, or holds words where numbers belong."""
+    needed = _NEEDED.get(path.stem, frozenset())
+    if missing := sorted(needed.difference(table.columns)):
+        raise UserError(f"{path}: the table is damaged: column {', '.join(missing)} is missing. {_ANEW}")
+    for column in [c for c in table.columns if c in _NUMBERS]:
+        numbers = pd.to_numeric(table[column], errors="coerce").astype(float)
+        bad = table[numbers.isna() & table[column].notna()]
+        if len(bad):
+            raise UserError(
+                f"{path}: the table is damaged: {column} must be a number; found {bad[column].iloc[0]!r}. {_ANEW}"
+            )
+        if column == "devices" and column in needed and path.stem != "breakeven" and not (numbers >= 1).all():
+            raise UserError(f"{path}: the table is damaged: a row has no number of devices. {_ANEW}")
+        table[column] = numbers if len(bad) or table[column].dtype == object else table[column]
+
+
+_ANEW = "Delete it and run snakemake to make it anew."
+_BREAKS = re.compile(r"[\t\n\r]+")
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_NUMBERS = frozenset(
+    """
+    devices nodes repeat time_s samples target_work time_factor global_batch repeats runs_not_ok time_s_low time_s_high
+    work rate_per_device speedup speedup_low speedup_high efficiency efficiency_low efficiency_high efficiency_stat
+    efficiency_sys device_hours reference_devices threshold devices_low devices_high crossing step_time_ms
+    step_time_ms_p10 step_time_ms_p90 throughput data_wait_share sync_wait_share peak_rss_gib peak_reserved_gib
+    loss_first loss_last warmup_dropped elapsed_s busy_cores error_rank updates max_abs_loss_difference
+    """.split()  # noqa: SIM905
+)
+#: What is read from each table in any case.
+_NEEDED = {
+    name: frozenset(columns.split())
+    for name, columns in {
+        "points": """study workload series scaling device devices repeat status time_s samples target_work aggregate
+            time_factor headline label source""",
+        "efficiency": """study workload series scaling headline device devices nodes global_batch label repeats
+            runs_not_ok time_s time_s_low time_s_high work unit rate_per_device speedup speedup_low speedup_high
+            efficiency efficiency_low efficiency_high efficiency_stat efficiency_sys device_hours reference_devices
+            reference_label""",
+        "breakeven": """workload series headline criterion threshold devices devices_low devices_high crossing primary
+            note""",
+        "runs": "run_id series workload devices repeat status",
+        "equivalence": "run_id",
+    }.items()
+}
 #: Columns of words, also where all of a table's cells happen to be empty or look like numbers.
 _TEXT = frozenset(
     """
     study workload series scaling device unit label reference_label criterion note status aggregate source driver
-    run_id reference_run_id strategy error log host device_model torch_version measure_sources
+    run_id reference_run_id strategy error log host device_model torch_version measure_sources faults
     """.split()  # noqa: SIM905 - a list of words reads better than forty quotes
 )
 
@@ -169,13 +235,19 @@ def _curve(series: str, rows: pd.DataFrame, points: pd.DataFrame) -> Curve:
         rows=timed,
         repeats=_repeats(runs, timed),
         failures=tuple(_failures(runs)),
+        one_pass=bool(runs["target_work"].notna().any()),
     )
 
 
 def short_name(series: str, workload: str, device: str) -> str:
-    """``BERT, best H100-SXM submission per size`` of BERT on H100-SXM is ``best submission per size``."""
-    without = series.removeprefix(f"{workload}, ").replace(device, " ")
-    return re.sub(r"\s+", " ", without).strip(" ,") or series
+    """``BERT, best H100-SXM submission per size`` of BERT on H100-SXM is ``best submission per size``.
+
+    A series that is no more than its workload and scaling keeps the workload for a name.
+    """
+    without = series.removeprefix(f"{workload}, ")
+    without = without if device in ("", words.DEVICE) else without.replace(device, " ")
+    short = re.sub(r"\s+", " ", without).strip(" ,")
+    return series if short in ("", *SCALINGS) else short
 
 
 def _repeats(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

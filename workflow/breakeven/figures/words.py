@@ -3,18 +3,22 @@
 import math
 from collections.abc import Iterable, Sequence
 
+#: The word for one device where nobody said what it is.
+DEVICE = "device"
+_COUNTED = ("core", DEVICE)
 
-def devices_word(devices: Iterable[str]) -> str:
+
+def devices_word(devices: Iterable[str], n: float = 2) -> str:
     """What is counted: ``H100-SXM devices``, ``CPU cores``; plain ``devices`` where several kinds stand together."""
     kinds = list(dict.fromkeys(d for d in devices if d))
-    if len(kinds) != 1:
-        return "devices"
-    return f"{kinds[0]}s" if kinds[0].endswith("core") else f"{kinds[0]} devices"
+    device = kinds[0] if len(kinds) == 1 else DEVICE
+    plural = "s" if n != 1 else ""
+    return f"{device}{plural}" if device.endswith(_COUNTED) else f"{device} {DEVICE}{plural}"
 
 
 def count_of(device: str, n: float) -> str:
-    """``4 H100-SXM``, ``1 CPU core``, ``2 CPU cores``."""
-    plural = "s" if device.endswith("core") and n != 1 else ""
+    """``4 H100-SXM``, ``1 CPU core``, ``2 CPU cores``, ``4 devices``."""
+    plural = "s" if device.endswith(_COUNTED) and n != 1 else ""
     return f"{size(n)} {device}{plural}".rstrip()
 
 
@@ -33,6 +37,11 @@ def significant(value: float, digits: int = 3) -> str:
         return f"{value:.0f}"
     places = digits - 1 - math.floor(math.log10(abs(value)))
     return f"{value:.{max(places, 0)}f}"
+
+
+def work(amount: float, unit: str) -> str:
+    """``60,597 tokens``, ``0.5 work units``."""
+    return f"{amount:,.0f} {unit}" if amount >= 100 or amount == round(amount) else f"{amount:.3g} {unit}"
 
 
 def ratio(value: float) -> str:

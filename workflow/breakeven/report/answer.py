@@ -1,28 +1,37 @@
-"""The answer: what each size keeps, where more devices stop paying, what each step buys. Pure functions of the tables.
+"""The answer: what each size keeps, where more devices stop paying, what each step buys, and how far to trust it.
+
+Pure functions of the tables.
 
 ``python -m breakeven.report.answer --study NAME=DIR … --output answer.txt`` writes them as plain text.
 """
 
 import argparse
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
+
 from breakeven.figures import words
-from breakeven.figures.view import BreakEven, Curve, View
+from breakeven.figures.view import BreakEven, Curve, View, without_forbidden
+from breakeven.report.caveats import caveats
+from breakeven.report.single import compared
 from breakeven.report.study import Study, add_arguments, studies_of
 from breakeven.schema.command import command
 from breakeven.schema.files import write_text
 
 _SCALING = {"weak": "weak scaling", "strong": "strong scaling", "free": ""}
 _WIDTH = 100
+_TOGETHER = re.compile(r"[\d.]+ (?:at \d+|%)")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One series of one workload. ``lead`` is the sentence to quote; ``steps`` says what each further device buys."""
+    """One series of one workload. ``lead`` is the sentence to quote; ``steps`` says what each further device buys,
+    ``single`` what the strategy itself costs, ``caveats`` what to know before trusting any of it."""
 
     workload: str
     series: str
@@ -30,6 +39,8 @@ class Answer:
     efficiency: str
     break_even: str
     steps: str
+    single: str = ""
+    caveats: tuple[str, ...] = ()
 
     @property
     def lead(self) -> str:
@@ -37,43 +48,55 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return f"{self.lead} {self.steps}".rstrip()
+        return " ".join(part for part in (self.lead, self.steps, self.single, *self.caveats) if part)
 
 
-def answers(view: View) -> list[Answer]:
-    """One per headline series, in the tables' order."""
-    return [answer(view, curve) for curve in view.headlines]
+def answers(view: View, points: pd.DataFrame, runs: pd.DataFrame | None = None) -> list[Answer]:
+    """One per headline series, in the tables' order. ``runs``: of a study that was measured here."""
+    return [answer(view, curve, points, runs) for curve in view.headlines]
 
 
-def answer(view: View, curve: Curve) -> Answer:
+def answer(view: View, curve: Curve, points: pd.DataFrame, runs: pd.DataFrame | None) -> Answer:
     found = view.break_even(curve.series)
+    threshold = found.threshold if found else None
     return Answer(
         workload=view.workload,
         series=curve.series,
-        subject=subject(view, curve),
-        efficiency=efficiency_part(curve, found.threshold if found else None),
+        subject=subject(view, curve, measured=runs is not None),
+        efficiency=efficiency_part(curve, threshold, intervals=not view.to_target),
         break_even=break_even_part(curve, found),
         steps=steps_part(curve),
+        single=compared(view, curve, runs, threshold) if runs is not None else "",
+        caveats=() if view.to_target else tuple(caveats(view.workload, points, runs)),
     )
 
 
-def subject(view: View, curve: Curve) -> str:
-    """``BERT on H100-SXM (best submission per size, against 4)``."""
+def subject(view: View, curve: Curve, *, measured: bool = False) -> str:
+    """``BERT on H100-SXM (best submission per size, against 4)``; ``… (ddp, strong scaling, against ddp on 1 CPU
+    core)`` where it was measured here, and other strategies could be meant."""
     where = words.devices_word([curve.device]) if curve.device.endswith("core") else curve.device
+    on = "" if curve.device in ("", words.DEVICE) else f" on {where}"
     facts = [curve.name, _SCALING.get(curve.scaling, curve.scaling)]
     if curve.reference_devices is not None and len(curve.sizes) > 1:
-        facts.append(f"against {curve.reference_devices}")
-    return f"{view.workload} on {where} ({', '.join(f for f in facts if f and f != view.workload)})"
+        whole = f"{curve.name} on {words.count_of(curve.device, curve.reference_devices)}"
+        facts.append(f"against {whole if measured else curve.reference_devices}")
+    said = ", ".join(f for f in facts if f and f != view.workload)
+    return f"{view.workload}{on}{f' ({said})' if said else ''}"
 
 
-def efficiency_part(curve: Curve, threshold: float | None) -> str:
-    """``efficiency 0.94 at 8, 0.77 at 16``: every size but the reference, which is 1 by definition."""
-    rows = curve.rows[curve.rows["devices"] != curve.reference_devices]
-    at = [
-        f"{words.efficiency(e, threshold)} at {n:.0f}"
-        for n, e in zip(rows["devices"], rows["efficiency"], strict=True)
-        if e == e
-    ]
+def efficiency_part(curve: Curve, threshold: float | None, *, intervals: bool = False) -> str:
+    """``efficiency 0.94 at 8 (95 % interval 0.91 to 0.97), 0.77 at 16 (0.70 to 0.83)``: every size but the reference,
+    which is 1 by definition."""
+    rows = curve.rows[curve.rows["devices"] != curve.reference_devices].dropna(subset=["efficiency"])
+    at: list[str] = []
+    called = False
+    for _, row in rows.iterrows():
+        low, high = (words.efficiency(float(row[f"efficiency_{end}"]), threshold) for end in ("low", "high"))
+        interval = ""
+        if intervals and row[["efficiency_low", "efficiency_high"]].notna().all() and low != high:
+            interval = f" ({'' if called else '95 % interval '}{low} to {high})"
+            called = True
+        at.append(f"{words.efficiency(float(row['efficiency']), threshold)} at {row['devices']:.0f}{interval}")
     gone = _untimed(curve)
     missing = f"no time at {gone}" if gone and curve.sizes else ""
     if not at:
@@ -94,8 +117,8 @@ def break_even_part(curve: Curve, found: BreakEven | None) -> str:
     if found.devices is None:
         return f"no size tested keeps {kept}"
     if found.devices >= max(curve.sizes):
-        also = f", though {words.listing(dips)} fell below it" if dips else ""
-        sure = _interval(found, "; interval of the largest size that keeps it {}")
+        also = f", though {dips}" if dips else ""
+        sure = _interval(found, "; 95 % interval of the largest size that keeps it {}")
         return (
             f"break-even (efficiency below {kept}) not reached up to {max(curve.sizes)}, the largest size tested"
             f"{also}{sure}"
@@ -103,12 +126,13 @@ def break_even_part(curve: Curve, found: BreakEven | None) -> str:
     return _reached(curve, found, kept, dips)
 
 
-def _reached(curve: Curve, found: BreakEven, kept: str, dips: list[str]) -> str:
+def _reached(curve: Curve, found: BreakEven, kept: str, dips: str) -> str:
     assert found.devices is not None
     larger = [n for n in curve.sizes if n > found.devices]
-    details = [f"the curve crosses it near {words.size(found.crossing)}"] if found.crossing is not None else []
-    if dips:
-        details.append(f"{words.listing(dips)} fell below it")
+    details = [_interval(found, "95 % interval of the break-even {}")]
+    if found.crossing is not None:
+        details.append(f"the curve {'first ' if dips else ''}crosses it near {words.size(found.crossing)}")
+    details.append(dips)
     if larger:
         details.append(f"next tested size {larger[0]}")
     size = words.size(found.devices)
@@ -116,7 +140,7 @@ def _reached(curve: Curve, found: BreakEven, kept: str, dips: list[str]) -> str:
         claim = f"no size past {size} keeps at least {kept}"
     else:
         claim = f"{size} is the largest size tested that keeps at least {kept}"
-    return f"{claim}{_interval(found, ', interval {}')} ({'; '.join(details)})"
+    return f"{claim} ({'; '.join(detail for detail in details if detail)})"
 
 
 def _interval(found: BreakEven, template: str) -> str:
@@ -125,12 +149,17 @@ def _interval(found: BreakEven, template: str) -> str:
     return template.format(f"{words.size(found.low)} to {words.size(found.high)}")
 
 
-def _dips(curve: Curve, found: BreakEven) -> list[str]:
-    """Sizes below the threshold in front of a larger one that keeps it."""
+def _dips(curve: Curve, found: BreakEven) -> str:
+    """``48 falls below it and 64 returns``: sizes below the threshold in front of a larger one that keeps it."""
     if found.devices is None or found.threshold is None:
-        return []
+        return ""
     rows = curve.rows[(curve.rows["devices"] < found.devices) & (curve.rows["efficiency"] < found.threshold)]
-    return [f"{n:.0f}" for n in rows["devices"]]
+    below = [int(n) for n in rows["devices"]]
+    if not below:
+        return ""
+    back = next(n for n in curve.sizes if n > below[-1])
+    fall = "falls" if len(below) == 1 else "fall"
+    return f"{words.listing([str(n) for n in below])} {fall} below it and {back} returns"
 
 
 def _untimed(curve: Curve) -> str:
@@ -159,11 +188,18 @@ def plain_text(studies: Sequence[Study]) -> str:
     for study in studies:
         lines = [f"{study.title}\n{'-' * len(study.title)}"]
         for view in study.views:
-            lines += [textwrap.fill(a.text, _WIDTH, break_on_hyphens=False) for a in answers(view)]
+            lines += [_filled(a.text) for a in answers(view, study.tables["points"], study.tables.get("runs"))]
         if study.notice:
-            lines.append(textwrap.fill(study.notice, _WIDTH, break_on_hyphens=False, break_long_words=False))
+            lines.append(_filled(study.notice))
         blocks.append("\n\n".join(lines))
-    return "\n\n\n".join(blocks) + "\n"
+    return without_forbidden("\n\n\n".join(blocks) + "\n")
+
+
+def _filled(text: str) -> str:
+    """In lines; an efficiency stays with its size, a number with its unit."""
+    held = _TOGETHER.sub(lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.fill(held, _WIDTH, break_on_hyphens=False, break_long_words=False)
+    return lines.replace("\0", " ")
 
 
 @command

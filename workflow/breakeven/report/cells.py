@@ -57,6 +57,11 @@ def known(row: "pd.Series[Any]", name: str) -> bool:
     return name in row and not pd.isna(row[name]) and row[name] != ""  # type: ignore[call-overload]
 
 
+def yes(value: object) -> bool:
+    """A cell of a column of truth values, however the table spells them."""
+    return str(value).lower() in ("true", "1", "1.0")
+
+
 def text(name: str) -> Maker:
     return lambda row: Cell(str(row[name])) if known(row, name) else Cell("")
 

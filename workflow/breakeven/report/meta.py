@@ -9,6 +9,7 @@ from typing import Any
 from breakeven.figures.labels import presumed_source
 from breakeven.schema.errors import UserError
 
+_ANEW = "Delete it and run snakemake to make it anew."
 SOURCES = ("measured", "mlperf", "points")
 
 
@@ -30,7 +31,9 @@ def read_meta(path: Path | None) -> dict[str, StudyMeta]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file. --meta takes a JSON file with one object per study.") from None
-    except ValueError as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON: {error}.") from None
     if not isinstance(raw, dict):
         raise UserError(f"{path}: must be a JSON object from study name to its title, source, platform and notes.")
@@ -40,6 +43,11 @@ def read_meta(path: Path | None) -> dict[str, StudyMeta]:
 def _study(path: Path, name: str, entry: Any) -> StudyMeta:
     if not isinstance(entry, dict) or entry.get("source", "points") not in SOURCES:
         raise UserError(f"{path}: study {name!r} must be an object whose source is one of {', '.join(SOURCES)}.")
+    if not isinstance(entry.get("platform") or {}, dict):
+        raise UserError(f"{path}: study {name!r}: platform must be an object.")
+    for key in ("notes", "commands"):
+        if not isinstance(entry.get(key) or [], list):
+            raise UserError(f"{path}: study {name!r}: {key} must be a list of texts.")
     return StudyMeta(
         title=str(entry.get("title") or name),
         source=str(entry.get("source", "points")),
@@ -52,12 +60,20 @@ def _study(path: Path, name: str, entry: Any) -> StudyMeta:
 def from_plan(path: Path) -> tuple[str, StudyMeta]:
     """A study's name and what its plan.json tells of it."""
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-        name, settings, machine = str(plan["study"]), plan.get("settings") or {}, plan.get("machine") or {}
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file. --plan takes the plan.json of a study.") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a study's plan: {error}.") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}.") from None
+    if not text.strip():
+        raise UserError(f"{path}: the file is empty. {_ANEW}")
+    try:
+        plan = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}. {_ANEW}") from None
+    if not _is_plan(plan):
+        raise UserError(f"{path}: not a study's plan. {_ANEW}")
+    name, settings, machine = plan["study"], plan.get("settings") or {}, plan.get("machine") or {}
     told = {key: settings[key] for key in ("round", "family", "platform") if settings.get(key)}
     named = {{"device_word": "device"}.get(key, key): value for key, value in machine.items() if key != "device_kind"}
     return name, StudyMeta(
@@ -66,6 +82,16 @@ def from_plan(path: Path) -> tuple[str, StudyMeta]:
         platform={**told, **named, **({"study file": plan["config"]} if plan.get("config") else {})},
         notes=tuple(str(n) for n in plan.get("notes") or ()),
         commands=("snakemake",),
+    )
+
+
+def _is_plan(plan: Any) -> bool:
+    return (
+        isinstance(plan, dict)
+        and isinstance(plan.get("study"), str)
+        and plan.get("source", "points") in SOURCES
+        and all(isinstance(plan.get(key) or {}, dict) for key in ("settings", "machine"))
+        and isinstance(plan.get("notes") or [], list)
     )
 
 

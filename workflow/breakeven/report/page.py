@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from breakeven import __version__
 from breakeven.figures import words
-from breakeven.figures.view import View
+from breakeven.figures.view import View, without_forbidden
 from breakeven.report import platform, tables
 from breakeven.report.answer import Answer, answers
 from breakeven.report.cells import Table
@@ -95,7 +95,7 @@ def _workload(study: Study, view: View) -> WorkloadPart:
     return WorkloadPart(
         title=view.workload,
         anchor=f"{slug(study.name)}-{slug(view.workload)}",
-        answers=[_shown(view, a) for a in answers(view)],
+        answers=[_shown(view, a) for a in answers(view, study.tables["points"], study.tables.get("runs"))],
         figures=[_figure(study, view, kind) for kind in KINDS],
         efficiency=tables.efficiency_tables(study.tables["efficiency"], view),
         context=tables.context_table(study.tables["efficiency"], view),
@@ -107,13 +107,14 @@ def _workload(study: Study, view: View) -> WorkloadPart:
 def _shown(view: View, answer: Answer) -> Shown:
     curve = next(c for c in view.curves if c.series == answer.series)
     found = view.break_even(answer.series)
-    device = words.devices_word([curve.device])
     if len(curve.sizes) < 2 or found is None or found.threshold is None or found.devices is None:
         return Shown(answer, "–", "no curve" if len(curve.sizes) < 2 else "no break-even")
-    keeps = f"{device}, the largest size that keeps {words.efficiency(found.threshold)}"
+    kept = f"an efficiency of {words.efficiency(found.threshold)}"
     if found.devices >= max(curve.sizes):
-        return Shown(answer, f"> {max(curve.sizes)}", f"{device}: not reached up to the largest size tested")
-    return Shown(answer, words.size(found.devices), keeps)
+        largest = f"{max(curve.sizes)} {words.devices_word([curve.device], max(curve.sizes))}"
+        return Shown(answer, "not reached", f"up to {largest}, the largest size tested, which still keeps {kept}")
+    device = words.devices_word([curve.device], found.devices)
+    return Shown(answer, words.size(found.devices), f"{device}, the largest size tested that keeps {kept}")
 
 
 def _figure(study: Study, view: View, kind: str) -> Figure:
@@ -147,8 +148,9 @@ def render(studies: Sequence[Study]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("report.html.j2").render(
+    page = environment.get_template("report.html.j2").render(
         studies=[study_part(study) for study in studies],
         style=Markup((here / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
         version=__version__,
     )
+    return without_forbidden(page)

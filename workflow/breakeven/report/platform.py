@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from breakeven.figures import words
-from breakeven.report.cells import distinct
+from breakeven.report.caveats import busy_sentence
+from breakeven.report.cells import distinct, yes
 
 _FROM_RUNS = {
     "host": "host",
@@ -49,7 +50,7 @@ def idle_check(runs: pd.DataFrame) -> str:
     """Whether others used the machine just before the runs started."""
     if "idle" not in runs or runs["idle"].dropna().empty:
         return ""
-    idle = runs["idle"].dropna().astype(str).str.lower().isin(["true", "1", "1.0"])
+    idle = runs["idle"].dropna().map(yes)
     busiest = runs["busy_cores"].max() if "busy_cores" in runs else float("nan")
     most = f"; busiest moment {words.significant(float(busiest), 2)} cores used by others" if pd.notna(busiest) else ""
     return f"{int(idle.sum())} of {len(idle)} runs started on an idle machine{most}"
@@ -70,8 +71,6 @@ def warnings(runs: pd.DataFrame | None) -> list[str]:
         values = distinct(runs, column)
         if len(values) > 1:
             found.append(f"More than one of {what}: {words.listing(values)}.")
-    if "idle" in runs:
-        busy = runs[runs["idle"].astype(str).str.lower().isin(["false", "0", "0.0"])]
-        if len(busy):
-            found.append(f"{len(busy)} of {len(runs)} runs started while others used the machine.")
+    if busy := busy_sentence(runs):
+        found.append(busy)
     return found

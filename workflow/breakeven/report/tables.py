@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from breakeven.figures import words
-from breakeven.figures.view import View
+from breakeven.figures.view import Curve, View
 from breakeven.report.cells import (
     Cell,
     Column,
@@ -29,8 +29,20 @@ def efficiency_tables(efficiency: pd.DataFrame, view: View) -> list[Table]:
     for curve in view.headlines:
         found = view.break_even(curve.series)
         key = found.devices if found else None
-        tables.append(_efficiency(curve.short, mine[mine["series"] == curve.series], key))
+        tables.append(_efficiency(curve.short, mine[mine["series"] == curve.series], key, _time_of(view, [curve])))
     return tables
+
+
+def _time_of(view: View, curves: list[Curve]) -> str:
+    """What the times of a table are times of."""
+    if view.to_target:
+        return "Time to target"
+    work = {(w, u, c.one_pass) for c in curves for w, u in zip(c.rows["work"], c.rows["unit"], strict=True)}
+    if len(work) != 1:
+        return "Time for each series' work" if work else "Time"
+    amount, unit, one_pass = work.pop()
+    amount = words.work(amount, unit)
+    return f"Time for one pass over the data ({amount})" if one_pass else f"Time for {amount}"
 
 
 def context_table(efficiency: pd.DataFrame, view: View) -> Table | None:
@@ -39,10 +51,11 @@ def context_table(efficiency: pd.DataFrame, view: View) -> Table | None:
     names = {c.series: c.short for c in view.curves}
     if mine.empty:
         return None
-    return _efficiency("", mine.assign(series=mine["series"].map(names)), None, series=True)
+    time_of = _time_of(view, [c for c in view.curves if not c.headline])
+    return _efficiency("", mine.assign(series=mine["series"].map(names)), None, time_of, series=True)
 
 
-def _efficiency(caption: str, rows: pd.DataFrame, key: float | None, *, series: bool = False) -> Table:
+def _efficiency(caption: str, rows: pd.DataFrame, key: float | None, time_of: str, *, series: bool = False) -> Table:
     unit_s, unit = words.time_unit(rows["time_s"].dropna())
     work = distinct(rows, "unit")
     device = str(rows["device"].iloc[0])
@@ -61,7 +74,7 @@ def _efficiency(caption: str, rows: pd.DataFrame, key: float | None, *, series: 
         (Column("Nodes"), whole("nodes")),
         (Column("Global batch", "samples"), whole("global_batch")),
         (Column("Runs"), runs),
-        (Column("Time", unit), between("time_s", words.significant)),
+        (Column(time_of, unit), between("time_s", words.significant)),
         (Column("Speed-up", "×"), between("speedup", words.significant)),
         (Column("Efficiency"), between("efficiency", words.efficiency)),
         (Column("Efficiency", "samples needed"), between("efficiency_stat", words.efficiency)),
@@ -97,24 +110,47 @@ def break_even_table(breakeven: pd.DataFrame, view: View) -> Table:
 
 
 def failures_table(points: pd.DataFrame, runs: pd.DataFrame | None) -> Table:
-    """Every run whose status is not ok: who, where, why, and where to read on."""
+    """Every run that gave no time, or was made to fail: who, where, why, and where to read on."""
     columns = [
         (Column("Run", number=False), text("run_id")),
         (Column("Series", number=False), text("series")),
         (Column("Devices"), whole("devices")),
         (Column("Repeat"), whole("repeat")),
-        (Column("Status", number=False), lambda row: Cell(str(row["status"]).replace("_", " "), mark="bad")),
+        (Column("Status", number=False), _status),
         (Column("Rank"), whole("error_rank")),
         (Column("Error", number=False, wrap=True), text("error")),
         (Column("Log", number=False, wrap=True), text("log")),
     ]
-    bad = points[points["status"] != Status.OK]
+    gone = points[(points["status"] != Status.OK) | points["time_s"].isna()]
     if runs is None:
         # a published run may stand in several series
-        once = bad.drop_duplicates(["label", "source", "devices", "repeat"])
+        once = gone.drop_duplicates(["label", "source", "devices", "repeat"])
         return table("", once.assign(run_id=once["label"], log=once["source"]), columns)
-    unmeasured = bad[bad["status"] == Status.NOT_MEASURED].rename(columns={"label": "run_id", "source": "log"})
-    return table("", pd.concat([runs[runs["status"] != Status.OK], unmeasured], ignore_index=True), columns)
+    faults = runs["faults"] if "faults" in runs else pd.Series("", index=runs.index)
+    bad = runs[(runs["status"] != Status.OK) | (faults != "")].copy()
+    bad["error"] = [_why(row) for _, row in bad.iterrows()]
+    told = set(zip(bad["run_id"], bad["repeat"], strict=True))
+    silent = gone[gone["status"].isin([Status.NOT_MEASURED, Status.OK])]
+    known_why = [pair in told for pair in zip(silent["label"], silent["repeat"], strict=True)]
+    silent = silent[~pd.Series(known_why, index=silent.index, dtype=bool)]
+    return table("", pd.concat([bad, _silent(silent)], ignore_index=True), columns)
+
+
+def _why(run: "pd.Series[Any]") -> str:
+    said = [f"faults injected on purpose: {run['faults']}"] if known(run, "faults") else []
+    return "; ".join([*said, str(run["error"])] if known(run, "error") else said)
+
+
+def _silent(points: pd.DataFrame) -> pd.DataFrame:
+    """Points without a time that no failed record explains; ``source`` is a record's path, or the reason itself."""
+    path = points["source"].str.endswith(".json")
+    missing = points["status"] == Status.NOT_MEASURED
+    reason = points["source"].mask(path & missing, "no record").mask(path & ~missing, "no step past the warm-up")
+    return points.assign(run_id=points["label"], error=reason, log=points["source"].where(path, ""))
+
+
+def _status(row: "pd.Series[Any]") -> Cell:
+    return Cell(str(row["status"]).replace("_", " "), mark="bad")
 
 
 def runs_table(runs: pd.DataFrame) -> Table:
