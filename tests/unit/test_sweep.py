@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from breakeven.config.machine import Machine
 from breakeven.config.models import MeasuredStudy
-from breakeven.config.sweep import cells, powers_of_two
+from breakeven.config.series import held_equal
+from breakeven.config.sweep import Cell, cells, powers_of_two, refuse_mixed_series
+from breakeven.schema.errors import UserError
 from breakeven.schema.spec import DataSource, Spec, Workload, canonical_json, data_id, run_id
 
 FOUR = Machine("cpu", "a CPU", 4, 1)
@@ -75,6 +77,103 @@ def test_every_other_swept_key_is_a_curve_of_its_own() -> None:
     sweeps = {"p": {"grid": {"devices": [1, 2], "precision": ["fp32", "bf16"]}}}
     found = cells(study(sweeps=sweeps), FOUR, "s")
     assert {cell.series for cell in found} == {"Llama + LoRA, ddp, fp32, strong", "Llama + LoRA, ddp, bf16, strong"}
+
+
+def rows(*cases: dict[str, object], **more: object) -> dict[str, object]:
+    return {"sweeps": {"s": {"cases": list(cases)} | more}}
+
+
+def test_a_setting_that_differs_in_another_sweep_is_a_curve_of_its_own_too() -> None:
+    sweeps = {
+        "a": {"cases": [{"devices": 1, "precision": "fp32"}]},
+        "b": {"cases": [{"devices": 2, "precision": "bf16", "updates": 100}]},
+    }
+    assert [cell.series for cell in cells(study(sweeps=sweeps), FOUR, "s")] == [
+        "Llama + LoRA, ddp, fp32, updates 40, strong",
+        "Llama + LoRA, ddp, bf16, updates 100, strong",
+    ]
+
+
+def test_two_batches_are_two_curves() -> None:
+    found = cells(study(**rows({"devices": 1, "global_batch": 8}, {"devices": 2, "global_batch": 64})), FOUR, "s")
+    assert [cell.series for cell in found] == [
+        "Llama + LoRA, ddp, global_batch 8, strong",
+        "Llama + LoRA, ddp, global_batch 64, strong",
+    ]
+    grid = {"weak": {"grid": {"devices": [1, 2], "batch_per_device": [4, 8]}}}
+    assert {cell.series for cell in cells(study(sweeps=grid, defaults={}), FOUR, "s")} == {
+        "Llama + LoRA, ddp, batch_per_device 4, weak",
+        "Llama + LoRA, ddp, batch_per_device 8, weak",
+    }
+
+
+def test_what_differs_between_strategies_alone_is_in_no_name() -> None:
+    found = cells(study(**rows({"strategy": "single", "devices": 1, "seed": 3}, {"devices": 2})), FOUR, "s")
+    assert [cell.series for cell in found] == ["Llama + LoRA, single, strong", "Llama + LoRA, ddp, strong"]
+
+
+def test_runs_that_are_not_timed_lengthen_no_curves_name() -> None:
+    sweeps = {
+        "timed": {"cases": [{"devices": 1}, {"devices": 2}]},
+        "check": {"cases": [{"devices": 8, "global_batch": 64}, {"devices": 8, "seed": 2}], "oversubscribe": True},
+    }
+    found = cells(study(sweeps=sweeps), FOUR, "s")
+    assert {cell.series for cell in found if cell.spec.timed} == {"Llama + LoRA, ddp, strong"}
+    assert len(found) == 4
+
+
+CASE = st.fixed_dictionaries(
+    {"devices": st.sampled_from([1, 2, 4]), "strategy": st.just("ddp")},
+    optional={
+        "precision": st.sampled_from(["fp32", "bf16"]),
+        "seed": st.integers(0, 1),
+        "updates": st.sampled_from([40, 50]),
+        "learning_rate": st.sampled_from([0.1, 0.01]),
+    },
+)
+BATCH = st.one_of(
+    st.fixed_dictionaries({"global_batch": st.sampled_from([8, 16])}),
+    st.fixed_dictionaries({"batch_per_device": st.sampled_from([4, 8])}),
+)
+
+
+@given(st.lists(st.tuples(CASE, BATCH).map(lambda both: both[0] | both[1]), min_size=1, max_size=8))
+def test_along_a_curve_nothing_changes_but_the_device_count(cases: list[dict[str, object]]) -> None:
+    found = cells(study(defaults={}, **rows(*cases)), FOUR, "s")
+    curves: dict[str, list[Cell]] = {}
+    for cell in found:
+        curves.setdefault(cell.series, []).append(cell)
+    for curve in curves.values():
+        assert all(held_equal(c.spec, c.scaling) == held_equal(curve[0].spec, curve[0].scaling) for c in curve)
+        assert len({cell.spec.devices for cell in curve}) == len(curve)
+    assert len({(cell.run_id, cell.scaling) for cell in found}) == len(found)
+
+
+def test_settings_that_read_the_same_are_refused_naming_the_key() -> None:
+    one = spec(strategy_options={"shards": 2})
+    other = spec(strategy_options={"shards": "2"}, devices=4)
+    clash = [Cell(run_id=run_id(s), spec=s, series="x, ddp, strong", scaling="strong", sweep="s") for s in (one, other)]
+    with pytest.raises(UserError, match="series 'x, ddp, strong' mixes strategy_options"):
+        refuse_mixed_series(clash, "s.yaml")
+    refuse_mixed_series([clash[0], dataclasses.replace(clash[1], spec=dataclasses.replace(other, timed=False))], "s")
+
+
+def test_an_unknown_key_of_an_exclude_row_is_said_to_be_one() -> None:
+    with pytest.raises(UserError, match=r"'exclude' row 2: unknown key 'device'\. Did you mean 'devices'\?"):
+        cells(study(exclude=[{"devices": 4}, {"device": 2}]), FOUR, "s.yaml")
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"devices": [1], "seed": list(range(80_000))},
+        {"devices": "auto", "seed": list(range(5_000))},
+        {key: list(range(100)) for key in ("seed", "updates", "min_warmup", "learning_rate", "devices")},
+    ],
+)
+def test_a_study_of_too_many_cells_is_refused_before_it_is_expanded(grid: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=r"s\.yaml: sweep 'big' brings the study to \d+ cells .* at most 10000"):
+        cells(study(sweeps={"big": {"grid": grid}}), FOUR, "s.yaml")
 
 
 def test_oversubscribed_runs_are_made_and_never_timed() -> None:

@@ -67,6 +67,10 @@ CASES = {
         ["sweep 'hybrid' is empty", "'exclude' leaves no cell"],
     ),
     "an exclude that hits nothing": ({"exclude": [{"devices": 16}]}, ["'exclude' row {'devices': 16} matches no cell"]),
+    "an unknown key in an exclude": (
+        {"exclude": [{"device": 2}]},
+        ["'exclude' row 1: unknown key 'device'", "Did you mean 'devices'?"],
+    ),
     "no sweeps": ({"sweeps": {}}, ["line", "'sweeps'"]),
     "single on two devices": (sweep(strategy=["single"]), ["strategy 'single' runs on 1 device, not on 2"]),
     "weak and strong at once": (
@@ -113,6 +117,16 @@ def test_malformed_yaml_is_refused_naming_the_line(file: str, project: Path, sna
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines, "broken: [1, 2", "more: 3", ""]))
     refused(snakemake(), project, [f"{file}, line {len(lines) + 2}", "not valid YAML"])
+
+
+def test_a_config_that_holds_itself_is_refused(project: Path, snakemake: Snakemake) -> None:
+    (project / "config/config.yaml").write_text("studies: &a [*a]\n")
+    refused(snakemake(), project, ["config/config.yaml, line 1", "an alias (*) inside of what it stands for"])
+
+
+def test_a_study_outside_its_folder_is_refused(project: Path, snakemake: Snakemake) -> None:
+    (project / "config/config.yaml").write_text("studies:\n  - ../studies/llm-quick\n")
+    refused(snakemake(), project, ["config/config.yaml, line 2", "is no name of a study"])
 
 
 def test_a_key_that_stands_twice_is_refused(project: Path, snakemake: Snakemake) -> None:

@@ -7,12 +7,18 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from breakeven.config.models import Config, Platform, PointsStudy, Study
+from breakeven.config.models import Config, MeasuredStudy, Platform, PointsStudy, Study, WorkloadConfig
+from breakeven.config.text import MAX_NAME, is_name
+from breakeven.config.values import CONFIG, TECHNIQUE_OPTIONS, faults, shown
 from breakeven.config.yamlfile import YamlFile
+from breakeven.schema.catalog import WORKLOADS
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import slug
 
 Model = TypeVar("Model", bound=BaseModel)
+
+#: An entry of 'studies' that ends so is a path.
+_SUFFIXES = (".yaml", ".yml", ".csv")
 
 
 def closest(word: str, known: Iterable[str]) -> str:
@@ -44,7 +50,7 @@ def explain(
         else:
             message = f"'{path}': {problem['msg'].removeprefix('Value error, ')}." if path else problem["msg"]
             if not isinstance(problem["input"], dict | list):
-                message += f" Found {problem['input']!r}."
+                message += f" Found {shown(problem['input'])}."
         lines.append(f"{where}: {message}")
     return UserError("\n".join(dict.fromkeys(lines)))
 
@@ -80,10 +86,28 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 def load_config(raw: Mapping[str, Any], path: Path) -> Config:
     """The workflow's config as Snakemake merged it; ``path`` is the file the user most likely wrote it in."""
+    file = YamlFile(path) if path.is_file() else None
     try:
-        return Config.model_validate(dict(raw))
+        config = Config.model_validate(dict(raw))
     except ValidationError as error:
-        raise explain(error, YamlFile(path) if path.is_file() else None, str(path), Config) from None
+        raise explain(error, file, str(path), Config) from None
+    for number, entry in enumerate(config.studies):
+        if not is_name(study_name(entry)):
+            # an entry of the command line is in no line of the file
+            written = file is not None and file.data.get("studies") == raw["studies"]
+            where = file.where(["studies", number]) if file and written else str(path)
+            raise UserError(f"{where}: {_misnamed(entry)}")
+    return config
+
+
+def _misnamed(entry: str) -> str:
+    rule = f"at most {MAX_NAME} letters a-z, digits, '.', '_' and '-', the first a letter or digit"
+    if entry.endswith(_SUFFIXES):
+        return f"'studies': the study's name comes from its file's, so {shown(entry)} must be renamed: {rule}."
+    return (
+        f"'studies': {shown(entry)} is no name of a study ({rule}). Name a file in the folder 'studies' without "
+        "its suffix, or give a path that ends in .yaml or .csv."
+    )
 
 
 def load_platform(name: str, folder: Path) -> Platform:
@@ -98,18 +122,14 @@ def load_platform(name: str, folder: Path) -> Platform:
 
 
 def study_path(name: str, folder: Path) -> Path:
-    return Path(name) if name.endswith((".yaml", ".yml", ".csv")) else folder / f"{name}.yaml"
+    return Path(name) if name.endswith(_SUFFIXES) else folder / f"{name}.yaml"
 
 
 def study_name(name: str) -> str:
     """The folder of a study under ``results/studies``: its file's name, made safe."""
-    return (
-        Path(name).stem
-        if name.endswith((".yaml", ".yml"))
-        else slug(Path(name).stem)
-        if name.endswith(".csv")
-        else name
-    )
+    if name.endswith(".csv"):
+        return slug(Path(name).stem)
+    return Path(name).stem if name.endswith(_SUFFIXES) else name
 
 
 def load_study(name: str, folder: Path) -> tuple[Any, YamlFile | None]:
@@ -119,16 +139,36 @@ def load_study(name: str, folder: Path) -> tuple[Any, YamlFile | None]:
         hint = closest(name, [p.stem for p in folder.glob("*.yaml")])
         raise UserError(f"{path}: no such study (named in config 'studies'). {hint}")
     if path.suffix == ".csv":
-        return PointsStudy(source="points", title=path.stem, table=str(path)), None
+        try:
+            return PointsStudy(source="points", title=path.stem, table=str(path)), None
+        except ValidationError as error:
+            raise explain(error, None, f"{path}: the file's name is the study's title", None) from None
     file = YamlFile(path)
     source = file.data.get("source")
     kinds = {"measured", "mlperf", "points"}
-    if source not in kinds:
+    if not isinstance(source, str) or source not in kinds:
         found = f"found {source!r}" if "source" in file.data else "it is missing"
         raise UserError(f"{file.where(['source'])}: key 'source' must be one of {', '.join(sorted(kinds))}; {found}.")
     adapter: TypeAdapter[Any] = TypeAdapter(Study)
     try:
-        return adapter.validate_python(file.data), file
+        study = adapter.validate_python(file.data)
     except ValidationError as error:
         model = next(m for m in _models_in(Study) if source_of(m) == source)
         raise explain(error, file, str(path), model) from None
+    if isinstance(study, MeasuredStudy):
+        _refuse_values(study.workload, file)
+    return study, file
+
+
+def _refuse_values(workload: WorkloadConfig, file: YamlFile) -> None:
+    """A hub model's or a folder's config is its own; of a family's keys, and a technique's, we know what they hold."""
+    checks = [("technique_options", faults(workload.technique_options, TECHNIQUE_OPTIONS))]
+    if workload.model in WORKLOADS:
+        checks.append(("config", faults(workload.config, CONFIG)))
+    lines = [
+        f"{file.where(['workload', part, key])}: workload.{part}.{key} {message}"
+        for part, found in checks
+        for key, message in found
+    ]
+    if lines:
+        raise UserError("\n".join(lines))

@@ -2,11 +2,36 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+
+from breakeven.config.text import MAX_NAME, NAME, Entry, Line, Title
+from breakeven.config.values import JsonKeys
+
+
+def _count_or_auto(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """One message instead of one for each half of "or"."""
+    try:
+        return check(value)
+    except ValidationError:
+        raise ValueError("should be a whole number from 1 to 65536, or auto") from None
+
 
 Strict = ConfigDict(extra="forbid", frozen=True)
 #: A name that may become a folder: a study, a sweep.
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", max_length=MAX_NAME)]
+# Strict: `true` is no number. The upper bounds are far above any use and stop a slip from starting a year's work.
+Count = Annotated[int, Field(strict=True, ge=1, le=65_536)]
+CountOrAuto = Annotated[Count | Literal["auto"], WrapValidator(_count_or_auto)]
+Batch = Annotated[int, Field(strict=True, ge=1, le=2**24)]
+Updates = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
 class Criterion(BaseModel):
@@ -17,6 +42,7 @@ class Criterion(BaseModel):
         default=0.7,
         gt=0,
         le=1,
+        allow_inf_nan=False,
         description="The break-even is the largest tested size whose efficiency is at least this.",
     )
 
@@ -25,29 +51,31 @@ class Config(BaseModel):
     """`config/config.yaml`: what `snakemake` builds."""
 
     model_config = Strict
-    studies: list[str] = Field(
+    studies: list[Entry] = Field(
         min_length=1,
         description="Names of files in `config/studies/` (without `.yaml`), or paths of CSV tables of your timings.",
     )
     criterion: Criterion = Field(default_factory=Criterion, description="The break-even criterion of every study.")
-    order_seed: int = Field(default=0, description="Seed of the random order in which repeats are measured.")
+    order_seed: int = Field(
+        default=0, strict=True, description="Seed of the random order in which repeats are measured."
+    )
 
 
 class Platform(BaseModel):
     """`config/platforms/<name>.yaml`: facts of a machine."""
 
     model_config = Strict
-    title: str = Field(description="How the report names the machine.")
+    title: Title = Field(description="How the report names the machine.")
     device_kind: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="`auto` looks at this machine: CUDA devices where there are some, else CPU cores."
     )
-    device_model: str = Field(
+    device_model: Line = Field(
         default="auto", description="The device's name as its driver tells it; `auto` reads it from this machine."
     )
-    devices_per_node: PositiveInt | Literal["auto"] = Field(
+    devices_per_node: CountOrAuto = Field(
         default="auto", description="Accelerators in one node, or CPU cores on a machine without any."
     )
-    nodes: PositiveInt = Field(default=1, description="Nodes that one run may use.")
+    nodes: Count = Field(default=1, description="Nodes that one run may use.")
 
 
 class Data(BaseModel):
@@ -71,23 +99,25 @@ class WorkloadConfig(BaseModel):
     """A model and its objective."""
 
     model_config = Strict
-    title: str = Field(default="", description="How figures and the answer name it; default: the model's name.")
+    title: Title = Field(default="", description="How figures and the answer name it; default: the model's name.")
     model: str = Field(
         description="A family built from a config (`mobilenet_v2`, `llama`), a hub id (`org/name`) or a model folder."
     )
     revision: str | None = Field(default=None, description="Commit of a hub model (40 hex digits); required for one.")
-    config: dict[str, Any] = Field(
+    config: JsonKeys = Field(
         default_factory=dict, description="Overrides of the family's model config, by transformers' own names."
     )
     technique: str = Field(default="full", description="`full` or `lora`.")
-    technique_options: dict[str, Any] = Field(
+    technique_options: JsonKeys = Field(
         default_factory=dict, description="For `lora`: `rank`, `alpha`, `target_modules`."
     )
     data: Data | None = Field(default=None, description="Default: the family's own small data set.")
-    sequence_length: PositiveInt | None = Field(
-        default=None, description="Tokens per sample (language models; default 128)."
+    sequence_length: int | None = Field(
+        default=None, strict=True, ge=1, le=2**22, description="Tokens per sample (language models; default 128)."
     )
-    image_size: PositiveInt | None = Field(default=None, description="Pixels per side (image models; default 32).")
+    image_size: int | None = Field(
+        default=None, strict=True, ge=1, le=8192, description="Pixels per side (image models; default 32)."
+    )
     trust_remote_code: bool = Field(
         default=False, description="Run Python code that comes with a hub model. Off unless you trust its authors."
     )
@@ -98,32 +128,26 @@ class RunSettings(BaseModel):
 
     model_config = Strict
     strategy: str = Field(default="ddp", description="How the work is split: `single`, `ddp`.")
-    strategy_options: dict[str, Any] = Field(default_factory=dict, description="Options of the strategy.")
-    devices: PositiveInt | Literal["auto"] = Field(
+    strategy_options: JsonKeys = Field(default_factory=dict, description="Options of the strategy.")
+    devices: CountOrAuto = Field(
         default="auto", description="Device count; `auto` is 1, 2, 4, ... up to `max_devices`."
     )
-    global_batch: PositiveInt | None = Field(
-        default=None, description="Samples per update over all devices: strong scaling."
-    )
-    batch_per_device: PositiveInt | None = Field(
-        default=None, description="Samples per update on each device: weak scaling."
-    )
+    global_batch: Batch | None = Field(default=None, description="Samples per update over all devices: strong scaling.")
+    batch_per_device: Batch | None = Field(default=None, description="Samples per update on each device: weak scaling.")
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="Compute precision.")
     optimizer: Literal["sgd", "adamw"] = Field(default="adamw", description="Optimiser.")
-    learning_rate: PositiveFloat = Field(default=1e-3, description="Learning rate.")
-    updates: PositiveInt = Field(default=40, description="Optimiser updates per run, warm-up included.")
-    min_warmup: PositiveInt = Field(
-        default=10, description="Updates dropped at least; a stationarity rule may drop more."
-    )
-    seed: int = Field(default=0, description="Seed of weights and data order.")
+    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="Learning rate.")
+    updates: Updates = Field(default=40, description="Optimiser updates per run, warm-up included.")
+    min_warmup: Updates = Field(default=10, description="Updates dropped at least; a stationarity rule may drop more.")
+    seed: int = Field(default=0, strict=True, ge=0, le=2**63 - 1, description="Seed of weights and data order.")
 
 
 class Sweep(BaseModel):
     """A set of cells: a `grid` (every combination) or `cases` (row by row)."""
 
     model_config = Strict
-    grid: dict[str, Any] | None = Field(default=None, description="Keys of a run with lists of values.")
-    cases: list[dict[str, Any]] | None = Field(default=None, description="Rows of keys of a run.")
+    grid: JsonKeys | None = Field(default=None, description="Keys of a run with lists of values.")
+    cases: list[JsonKeys] | None = Field(default=None, description="Rows of keys of a run.")
     oversubscribe: bool = Field(
         default=False,
         description="Allow more ranks than devices: for equality of losses only, never timed, never in a curve.",
@@ -141,17 +165,29 @@ class MeasuredStudy(BaseModel):
 
     model_config = Strict
     source: Literal["measured"] = Field(description="Marks a measured study.")
-    title: str = Field(description="The study's heading in the report.")
+    title: Title = Field(description="The study's heading in the report.")
     platform: Name = Field(default="this-machine", description="A file in `config/platforms/`.")
     workload: WorkloadConfig = Field(description="What is trained.")
-    defaults: dict[str, Any] = Field(default_factory=dict, description="Keys of a run that hold for all sweeps.")
+    defaults: JsonKeys = Field(default_factory=dict, description="Keys of a run that hold for all sweeps.")
     sweeps: dict[Name, Sweep] = Field(min_length=1, description="What is swept, by name.")
-    exclude: list[dict[str, Any]] = Field(
+    exclude: list[JsonKeys] = Field(
         default_factory=list, description="Cells to leave out: every row's keys must match."
     )
-    repeats: PositiveInt = Field(default=3, description="Separate processes per cell, in blocked random order.")
-    max_devices: PositiveInt = Field(default=8, description="Where `devices: auto` ends.")
-    timeout_min: PositiveInt = Field(default=10, description="Minutes after which a run is ended as `timeout`.")
+    repeats: int = Field(
+        default=3,
+        strict=True,
+        ge=1,
+        le=1000,
+        description="Separate processes per cell, in blocked random order.",
+    )
+    max_devices: Count = Field(default=8, description="Where `devices: auto` ends.")
+    timeout_min: int = Field(
+        default=10,
+        strict=True,
+        ge=1,
+        le=100_000,
+        description="Minutes after which a run is ended as `timeout`.",
+    )
 
 
 class MlperfStudy(BaseModel):
@@ -159,10 +195,10 @@ class MlperfStudy(BaseModel):
 
     model_config = Strict
     source: Literal["mlperf"] = Field(description="Marks a study of published results.")
-    title: str = Field(description="The study's heading in the report.")
+    title: Title = Field(description="The study's heading in the report.")
     round: Literal["v4.1"] = Field(default="v4.1", description="The round whose facts the project carries.")
     family: str = Field(default="H100-SXM", description="The accelerator family whose sizes make the curve.")
-    workloads: dict[str, str] = Field(
+    workloads: dict[str, Title] = Field(
         min_length=1, description="MLPerf benchmark names and how figures and the answer name them."
     )
 
@@ -172,10 +208,10 @@ class PointsStudy(BaseModel):
 
     model_config = Strict
     source: Literal["points"] = Field(description="Marks a study of a table.")
-    title: str = Field(description="The study's heading in the report.")
+    title: Title = Field(description="The study's heading in the report.")
     table: str = Field(description="CSV with the columns devices, time_s (or time_min), work and, if any, repeat.")
-    workload: str = Field(default="", description="What was trained; default: the study's name.")
-    device: str = Field(default="device", description="The word for one device, for example `A100`.")
+    workload: Title = Field(default="", description="What was trained; default: the study's name.")
+    device: Title = Field(default="device", description="The word for one device, for example `A100`.")
 
 
 Study = Annotated[MeasuredStudy | MlperfStudy | PointsStudy, Field(discriminator="source")]

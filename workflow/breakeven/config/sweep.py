@@ -2,7 +2,8 @@
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from pydantic import ValidationError
 from breakeven.config.load import closest, explain
 from breakeven.config.machine import Machine
 from breakeven.config.models import MeasuredStudy, RunSettings, Sweep, WorkloadConfig
+from breakeven.config.series import differing, held_equal, series_names
 from breakeven.schema.catalog import DATASETS, STRATEGIES, TECHNIQUES, WORKLOADS, Objective
 from breakeven.schema.errors import UserError
 from breakeven.schema.point import Scaling
-from breakeven.schema.spec import DataSource, Json, Spec, Workload, digest, run_id
+from breakeven.schema.spec import DataSource, Json, Spec, Workload, digest, run_id, slug
 
-#: Keys that place a cell on a curve; every other swept key tells curves apart.
-ON_THE_CURVE = ("devices", "global_batch", "batch_per_device")
+#: Far more than anyone measures, and still planned in seconds.
+MAX_CELLS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,52 +39,97 @@ def cells(study: MeasuredStudy, machine: Machine, place: str) -> list[Cell]:
 
     Raises UserError naming study, sweep and row for the first cell that cannot be.
     """
+    _refuse_unknown_excludes(study.exclude, place)
+    _refuse_too_many(study, machine, place)
     workload = resolve_workload(study.workload, place)
     title = workload_title(study.workload)
-    result: dict[tuple[str, str], Cell] = {}
+    if not slug(title):
+        raise UserError(f"{place}: workload.title is missing: the model's own name '{title}' has no letter or digit.")
+    placed: list[tuple[str, Spec, Scaling]] = []
     matched = [0] * len(study.exclude)
-    for sweep_name, sweep in study.sweeps.items():
-        rows = list(_rows(study, sweep_name, sweep, machine, place))
-        kept = 0
-        for row, settings, swept in rows:
-            where = f"{place}: sweep '{sweep_name}', {row}"
-            if settings.devices == "auto":
-                raise AssertionError("devices are resolved by _rows")
-            if _excluded(settings, study.exclude, matched):
-                continue
-            kept += 1
-            spec = _spec(settings, sweep, workload, machine, where)
-            scaling: Scaling = "strong" if settings.global_batch is not None else "weak"
-            cell = Cell(
-                run_id=run_id(spec),
-                spec=spec,
-                series=", ".join([title, spec.strategy, *_labels(swept), scaling]),
-                scaling=scaling,
-                sweep=sweep_name,
-            )
-            result.setdefault((cell.run_id, cell.series), cell)
-        if not kept:
-            raise UserError(
-                f"{place}: sweep '{sweep_name}' is empty: "
-                + ("'exclude' leaves no cell of it." if rows else "a list in it has no value.")
-            )
+    for name in study.sweeps:
+        placed += [(name, *found) for found in _sweep(study, name, workload, machine, place, matched)]
     for rule, count in zip(study.exclude, matched, strict=True):
         if not count:
             raise UserError(f"{place}: 'exclude' row {rule} matches no cell. Remove it or mend its values.")
-    _refuse_two_batches(result.values(), place)
+    names = series_names(title, [(spec, scaling) for _, spec, scaling in placed])
+    result: dict[tuple[str, str], Cell] = {}
+    for (sweep_name, spec, scaling), series in zip(placed, names, strict=True):
+        cell = Cell(run_id=run_id(spec), spec=spec, series=series, scaling=scaling, sweep=sweep_name)
+        result.setdefault((cell.run_id, cell.series), cell)
+    refuse_mixed_series(result.values(), place)
     return list(result.values())
 
 
-def _refuse_two_batches(found: Any, place: str) -> None:
-    seen: dict[tuple[str, int], Cell] = {}
+def _sweep(
+    study: MeasuredStudy, name: str, workload: Workload, machine: Machine, place: str, matched: list[int]
+) -> list[tuple[Spec, Scaling]]:
+    """The cells of one sweep; ``matched`` counts the hits of every 'exclude' row."""
+    sweep = study.sweeps[name]
+    rows = list(_rows(study, name, sweep, machine, place))
+    kept = [(row, settings) for row, settings in rows if not _excluded(settings, study.exclude, matched)]
+    if not kept:
+        why = "'exclude' leaves no cell of it." if rows else "a list in it has no value."
+        raise UserError(f"{place}: sweep '{name}' is empty: {why}")
+    return [
+        (
+            _spec(settings, sweep, workload, machine, f"{place}: sweep '{name}', {row}"),
+            "strong" if settings.global_batch is not None else "weak",
+        )
+        for row, settings in kept
+    ]
+
+
+def refuse_mixed_series(found: Iterable[Cell], place: str) -> None:
+    """Names tell apart what differs; where two settings read the same in a name, their curves would be one."""
+    first: dict[str, Cell] = {}
     for cell in found:
-        other = seen.setdefault((cell.series, cell.spec.devices), cell)
-        if other is not cell:
+        if not cell.spec.timed:
+            continue
+        other = first.setdefault(cell.series, cell)
+        mine, its = held_equal(cell.spec, cell.scaling), held_equal(other.spec, other.scaling)
+        for key in differing(mine, its):
             raise UserError(
-                f"{place}: series '{cell.series}' has two cells at {cell.spec.devices} devices "
-                f"(global batches {other.spec.global_batch} and {cell.spec.global_batch}). "
-                "One batch per curve: put the other in a study of its own."
+                f"{place}: series '{cell.series}' mixes {key} {its[key]!r} (sweep '{other.sweep}', "
+                f"{other.spec.devices} devices) and {mine[key]!r} (sweep '{cell.sweep}', {cell.spec.devices} devices). "
+                "Give both the same, or put one in a study of its own."
             )
+
+
+def _refuse_unknown_excludes(exclude: list[Json], place: str) -> None:
+    for number, rule in enumerate(exclude, 1):
+        for key in rule:
+            if key not in RunSettings.model_fields:
+                hint = closest(key, RunSettings.model_fields)
+                raise UserError(f"{place}: 'exclude' row {number}: unknown key '{key}'. {hint}")
+
+
+def _refuse_too_many(study: MeasuredStudy, machine: Machine, place: str) -> None:
+    """Counted before anything is expanded: a product of lists outgrows memory with a few keys."""
+    default = study.defaults.get("devices", "auto")
+    auto = len(powers_of_two(min(study.max_devices, machine.devices)))
+    total = 0
+    for name, sweep in study.sweeps.items():
+        total += _size(sweep, default, auto)
+        if total > MAX_CELLS:
+            raise UserError(
+                f"{place}: sweep '{name}' brings the study to {total} cells ('exclude' not counted); at most "
+                f"{MAX_CELLS} are planned. Shorten a list, or split the study."
+            )
+
+
+def _size(sweep: Sweep, default: Any, auto: int) -> int:
+    """Cells of a sweep, where ``devices: auto`` stands for ``auto`` counts and ``default`` for a missing key."""
+    if sweep.grid is None:
+        return sum(auto if case.get("devices", default) == "auto" else 1 for case in sweep.cases or [])
+    axes = {"devices": [default]} | _axes(sweep.grid)
+    counts = sum(auto if devices == "auto" else 1 for devices in axes.pop("devices"))
+    return counts * math.prod(len(values) for values in axes.values())
+
+
+def _axes(grid: Json) -> dict[str, list[Any]]:
+    """A grid's lists; a lone value is a list of one."""
+    return {key: value if isinstance(value, list) else [value] for key, value in grid.items()}
 
 
 def workload_title(workload: WorkloadConfig) -> str:
@@ -197,18 +244,9 @@ def _file_digest(path: Path) -> str:
 
 def _rows(
     study: MeasuredStudy, name: str, sweep: Sweep, machine: Machine, place: str
-) -> Iterator[tuple[str, RunSettings, Json]]:
-    """Every row of a sweep: its place in words, its settings, and the keys that the sweep varies."""
-    if sweep.grid is not None:
-        axes = {key: value if isinstance(value, list) else [value] for key, value in sweep.grid.items()}
-        varied = [key for key, values in axes.items() if len(values) > 1]
-        combos = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-        named = [(f"cell {{{', '.join(f'{k}: {v}' for k, v in combo.items())}}}", combo) for combo in combos]
-    else:
-        combos = list(sweep.cases or [])
-        varied = sorted({key for combo in combos for key in combo if any(c.get(key) != combo[key] for c in combos)})
-        named = [(f"case {i}", combo) for i, combo in enumerate(combos, 1)]
-    for row, combo in named:
+) -> Iterator[tuple[str, RunSettings]]:
+    """Every row of a sweep: its place in words, and its settings with a device count."""
+    for row, combo in _combos(sweep):
         merged = {**study.defaults, **combo}
         if "batch_per_device" in combo and "global_batch" not in combo:
             merged.pop("global_batch", None)
@@ -218,14 +256,24 @@ def _rows(
             settings = RunSettings.model_validate(merged)
         except ValidationError as error:
             raise explain(error, None, f"{place}: sweep '{name}', {row}", RunSettings) from None
-        swept = {key: combo[key] for key in varied if key in combo and key not in (*ON_THE_CURVE, "strategy")}
         if settings.devices != "auto":
-            yield row, settings, swept
+            yield row, settings
             continue
         strategy = STRATEGIES.get(settings.strategy)
         limit = min(study.max_devices, machine.devices, strategy.max_devices or study.max_devices if strategy else 1)
         for devices in powers_of_two(limit):
-            yield f"{row} at {devices} devices", settings.model_copy(update={"devices": devices}), swept
+            yield f"{row} at {devices} devices", settings.model_copy(update={"devices": devices})
+
+
+def _combos(sweep: Sweep) -> Iterator[tuple[str, Json]]:
+    if sweep.grid is None:
+        for number, case in enumerate(sweep.cases or [], 1):
+            yield f"case {number}", case
+        return
+    axes = _axes(sweep.grid)
+    for values in itertools.product(*axes.values()):
+        combo = dict(zip(axes, values, strict=True))
+        yield f"cell {{{', '.join(f'{k}: {v}' for k, v in combo.items())}}}", combo
 
 
 def powers_of_two(limit: int) -> list[int]:
@@ -241,10 +289,6 @@ def _excluded(settings: RunSettings, exclude: list[Json], matched: list[int]) ->
             matched[i] += 1
             hit = True
     return hit
-
-
-def _labels(swept: Json) -> list[str]:
-    return [f"{key} {value}" if not isinstance(value, str) else value for key, value in swept.items()]
 
 
 def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Machine, where: str) -> Spec:
