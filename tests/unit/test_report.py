@@ -191,27 +191,12 @@ def test_a_missing_figure_is_a_message(tmp_path: Path) -> None:
 
 
 def test_a_study_given_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="odd is given twice"):
+    with pytest.raises(UserError, match="odd: given twice"):
         read_studies([("odd", tmp_path), ("odd", tmp_path)], {})
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "breakeven.report", *arguments], capture_output=True, text=True)
-
-
-def test_command_line_with_meta(folders: dict[str, Path], tmp_path: Path) -> None:
-    meta = {
-        "mlperf-v4.1": {"title": "Published", "source": "mlperf", "platform": {"round": "v4.1"}, "notes": ["Closed."]},
-        "images-quick": {"title": "Ours", "source": "measured", "platform": {"devices_per_node": 2, "price": None}},
-    }
-    (tmp_path / "meta.json").write_text(json.dumps(meta))
-    studies = [f"--study={name}={folder}" for name, folder in folders.items()]
-    done = command(*studies, f"--meta={tmp_path}/meta.json", f"--output={tmp_path}/report.html")
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "report.html").read_text()
-    assert "https://github.com/mlcommons/training_results_v4.1" in page
-    assert "devices per node" in page
-    assert "price" not in page
 
 
 def test_command_line_with_plans(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -232,11 +217,11 @@ def test_command_line_with_plans(folders: dict[str, Path], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ("", "the file is empty"),
-        ("{", "not JSON"),
+        ("", "not a readable plan"),
+        ("{", "not a readable plan"),
         ("[]", "not a study's plan"),
-        ('{"study": "x", "machine": 3}', "not a study's plan"),
-        ('{"study": "x", "source": "hearsay"}', "not a study's plan"),
+        ('{"study": "x", "title": "x"}', "not a study's plan (no 'source' in it)"),
+        ('{"study": "x", "title": "x", "source": "hearsay"}', "source 'hearsay' is unknown"),
     ],
 )
 @pytest.mark.parametrize("module", ["report", "report.answer"])
@@ -253,16 +238,17 @@ def test_a_damaged_plan_is_one_message(plan: str, message: str, module: str, tmp
 
 
 def test_a_lone_surrogate_in_a_title_does_not_stop_the_page(folders: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "meta.json").write_text('{"mlperf-v4.1": {"title": "a\\ud800b\\u0000c", "source": "mlperf"}}')
-    done = command(
-        f"--study=mlperf-v4.1={folders['mlperf-v4.1']}", f"--meta={tmp_path}/meta.json", f"--output={tmp_path}/out.html"
-    )
+    plan = folders["mlperf-v4.1"] / "plan.json"
+    plan.write_text('{"study": "mlperf-v4.1", "title": "a\\ud800b\\u0000c", "source": "mlperf"}')
+    done = command("--plan", str(plan), f"--output={tmp_path}/out.html")
     assert done.returncode == 0, done.stderr
     assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c" in (tmp_path / "out.html").read_text()
 
 
 def test_a_user_mistake_is_one_message(tmp_path: Path) -> None:
-    done = command(f"--study=none={tmp_path}/none", f"--output={tmp_path}/report.html")
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"study": "none", "title": "none", "source": "points"}')
+    done = command("--plan", str(plan), f"--output={tmp_path}/report.html")
     assert done.returncode == 2
     assert "no such table" in done.stderr
     assert "Traceback" not in done.stderr

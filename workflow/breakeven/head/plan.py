@@ -122,7 +122,8 @@ class Plan:
         shuffled = random.Random(f"{self.config.order_seed}-{repeat}")  # noqa: S311  an order, not a secret
         order = sorted(self.specs)
         shuffled.shuffle(order)
-        return 1_000_000 - repeat * 10_000 - order.index(run)
+        last = max(study.repeats for study in self.studies.values())
+        return (last - repeat) * len(order) + len(order) - order.index(run)
 
 
 def is_hub(spec: Spec) -> bool:

@@ -254,9 +254,11 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, required=True, help="the study's plan.json")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    plan = read_plan(args.plan, "study", "workloads", "settings")
+    plan = read_plan(args.plan, "study", "settings")
     settings = plan["settings"]
-    points = read_timings(Path(settings["table"]), plan["study"], plan["workloads"][0], settings["device"])
+    points = read_timings(
+        Path(settings["table"]), plan["study"], settings["workload"] or plan["study"], settings["device"]
+    )
     write_points(points, args.output)
 
 

@@ -57,7 +57,6 @@ class StudyPart:
     title: str
     source: str
     notice: str
-    notes: tuple[str, ...]
     warnings: list[str]
     workloads: list[WorkloadPart]
     facts: list[tuple[str, str]]
@@ -78,7 +77,6 @@ def study_part(study: Study) -> StudyPart:
         title=study.title,
         source=SOURCE_WORDS[study.meta.source],
         notice=study.notice,
-        notes=study.meta.notes,
         warnings=platform.warnings(runs),
         workloads=[_workload(study, view) for view in study.views],
         facts=platform.facts(study.meta.platform, runs),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from breakeven.figures.view import View, read_table, view, workloads
-from breakeven.report.meta import StudyMeta, from_plan, presumed, read_meta
+from breakeven.report.meta import StudyMeta, from_plan, presumed
 from breakeven.report.notices import notice
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import slug
@@ -54,36 +54,16 @@ def read_studies(named: Sequence[tuple[str, Path]], meta: Mapping[str, StudyMeta
     names = [name for name, _ in named]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UserError(f"--study: {', '.join(twice)} is given twice. Name each study once.")
+        raise UserError(f"{', '.join(twice)}: given twice. Name each study once.")
     return [read_study(name, folder, meta) for name, folder in named]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How both commands of this room are told their studies: by plan, or by folder and what is known of it."""
-    parser.add_argument("--plan", nargs="+", default=[], type=Path, help="plan.json of studies, each in its folder")
-    parser.add_argument(
-        "--study",
-        action="append",
-        default=[],
-        type=_named_folder,
-        metavar="NAME=DIR",
-        help="DIR holds tables/, figures/",
-    )
-    parser.add_argument("--meta", type=Path, help="JSON by study name: title, source, platform, notes, commands")
+    """How both commands of this room are told their studies."""
+    parser.add_argument("--plan", nargs="+", required=True, type=Path, help="plan.json of studies, each in its folder")
 
 
 def studies_of(options: argparse.Namespace) -> list[Study]:
     planned = {path: from_plan(path) for path in options.plan}
-    named = [(name, path.parent) for path, (name, _) in planned.items()] + options.study
-    if not named:
-        raise UserError("no study given. Name at least one: --plan FILE or --study NAME=DIR.")
-    return read_studies(named, {**dict(planned.values()), **read_meta(options.meta)})
-
-
-def _named_folder(text: str) -> tuple[str, Path]:
-    name, separator, folder = text.partition("=")
-    if not (name and separator and folder):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME=DIR, for example mlperf-v4.1=results/studies/mlperf-v4.1"
-        )
-    return name, Path(folder)
+    named = [(name, path.parent) for path, (name, _) in planned.items()]
+    return read_studies(named, dict(planned.values()))

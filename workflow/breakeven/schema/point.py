@@ -39,7 +39,7 @@ class Point:
     target_work: float | None = None
     """Work that ``efficiency.csv`` quotes a time for (one epoch, say); empty: the smallest size's mean work."""
     aggregate: Aggregate = "rate"
-    """rate: repeats pool as sum of work over sum of time; olympic: mean without the fastest and slowest run."""
+    """rate: every repeat counts as the same work, n / sum(time / work); olympic: fastest and slowest run dropped."""
     time_factor: float = 1.0
     """Multiplies the aggregated time (MLPerf's reference-convergence scaling)."""
     global_batch: float | None = None
