@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,9 @@ PARTS = ("Snakefile", "config", "workflow", "profiles", "envs")
 # On a busy machine any single example may take long; that is no defect.
 settings.register_profile("breakeven", deadline=None)
 settings.load_profile("breakeven")
+
+# Tests send Ctrl-C to what they start, and a background job of a script inherits it as ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Snakemake = Callable[..., subprocess.CompletedProcess[str]]
 
