@@ -104,7 +104,3 @@ rule help:
 
 onstart:
     start(workflow)
-
-
-onerror:
-    failed()

@@ -127,6 +127,7 @@ def test_a_table_that_mixes_machines_ends_with_the_reason(project: Path, snakema
     (project / "mine.csv").write_text("devices,time_s,work,device_model\n1,10,5,A100\n2,6,5,H100\n")
     answer = snakemake("--config", "studies=[mine.csv]")
     assert answer.returncode != 0
+    assert "results/report.html" not in answer.stderr
     assert "mixes device_model: A100 (mine.csv, row 1); H100 (mine.csv, row 2)" in answer.stderr
     assert not (project / "results/report.html").exists()
 
@@ -147,6 +148,16 @@ def finished(finished_once: Path, project: Path) -> Path:
     shutil.rmtree(project)
     shutil.copytree(finished_once, project)
     return project
+
+
+def test_results_that_are_not_of_this_call_are_not_announced(finished: Path, snakemake: Snakemake) -> None:
+    (finished / "results/studies/mine/tables/points.csv").unlink()
+    for dry_run in ("-n", "--dry-run"):
+        assert "all: results/report.html" not in snakemake(dry_run).stderr
+    (finished / "mine.csv").write_text(TABLE.replace("1000", "a thousand"))
+    failing = snakemake()
+    assert failing.returncode != 0
+    assert "all: results/report.html" not in failing.stderr
 
 
 def test_a_finished_study_has_nothing_to_do_and_says_where_it_is(finished: Path, snakemake: Snakemake) -> None:

@@ -1,5 +1,5 @@
 # The plan of this invocation and the names rules look things up by. The package decides; rules ask.
-from breakeven.head.hooks import announce, failed, guarded, prepare, start
+from breakeven.head.hooks import announce, guarded, prepare, start
 from breakeven.head.plan import RUNS, make_plan
 from breakeven.head.sources import sources
 from breakeven.head.targets import Targets, help_table

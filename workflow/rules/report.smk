@@ -14,5 +14,5 @@ rule write_report:
     conda:
         "../../envs/analysis.yaml"
     shell:
-        "(python -m breakeven.report --plan {input.plans:q} --output {output.page:q}"
-        " && python -m breakeven.report.answer --plan {input.plans:q} --output {output.answer:q}) 2>&1 | tee {log:q} >&2"
+        "python -m breakeven.report --plan {input.plans:q} --page {output.page:q} --answer {output.answer:q}"
+        " 2>&1 | tee {log:q} >&2"

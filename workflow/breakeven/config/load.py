@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -14,8 +14,6 @@ from breakeven.config.yamlfile import YamlFile
 from breakeven.schema.catalog import WORKLOADS
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import slug
-
-Model = TypeVar("Model", bound=BaseModel)
 
 #: An entry of 'studies' that ends so is a path.
 _SUFFIXES = (".yaml", ".yml", ".csv")

@@ -114,9 +114,6 @@ class Plan:
         """Folder name of each hub model, and the arguments that fetch it."""
         return {hub_folder(spec): fetch_arguments(spec.workload) for spec in self.specs.values() if is_hub(spec)}
 
-    def records(self) -> list[str]:
-        return list(dict.fromkeys(record for study in self.studies.values() for record in study.records()))
-
     def priority(self, run: str, repeat: int) -> int:
         """Blocked random order: all first repeats in random order, then all second ones. Higher runs first."""
         shuffled = random.Random(f"{self.config.order_seed}-{repeat}")  # noqa: S311  an order, not a secret

@@ -21,8 +21,7 @@ class Targets:
     def everything(self) -> list[str]:
         # Not the data: once a run is recorded its data are no longer needed, and making lost ones again would, to
         # Snakemake, make every run that read them old.
-        studies = [path for study in self.plan.studies.values() for path in _study(study)]
-        return [*self.records(), *studies, *self.report()]
+        return [*self.records(), *self.report_inputs(), *self.report()]
 
     def plans(self, source: str) -> list[str]:
         return [f"{STUDIES}/{study.name}/plan.json" for study in self.plan.of(source)]

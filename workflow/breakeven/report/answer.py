@@ -1,17 +1,13 @@
 """The answer: what each size keeps, where more devices stop paying, what each step buys, and how far to trust it.
 
 Pure functions of the tables.
-
-``python -m breakeven.report.answer --study NAME=DIR … --output answer.txt`` writes them as plain text.
 """
 
-import argparse
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import pandas as pd
 
@@ -19,9 +15,7 @@ from breakeven.figures import words
 from breakeven.figures.view import BreakEven, Curve, View, without_forbidden
 from breakeven.report.caveats import caveats
 from breakeven.report.single import compared
-from breakeven.report.study import Study, add_arguments, studies_of
-from breakeven.schema.command import command
-from breakeven.schema.files import write_text
+from breakeven.report.study import Study
 
 _SCALING = {"weak": "weak scaling", "strong": "strong scaling", "free": ""}
 _WIDTH = 100
@@ -200,16 +194,3 @@ def _filled(text: str) -> str:
     held = _TOGETHER.sub(lambda found: found[0].replace(" ", "\0"), text)
     lines = textwrap.fill(held, _WIDTH, break_on_hyphens=False, break_long_words=False)
     return lines.replace("\0", " ")
-
-
-@command
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m breakeven.report.answer", description=__doc__)
-    add_arguments(parser)
-    parser.add_argument("--output", required=True, type=Path, help="the text file to write")
-    options = parser.parse_args()
-    write_text(options.output, plain_text(studies_of(options)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,5 @@
 """A study's folder as the report sees it: tables, a view per workload, figures, and what it is told about it."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from breakeven.figures.view import View, read_table, view, workloads
-from breakeven.report.meta import StudyMeta, from_plan, presumed
+from breakeven.report.meta import StudyMeta, presumed
 from breakeven.report.notices import notice
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import slug
@@ -56,14 +55,3 @@ def read_studies(named: Sequence[tuple[str, Path]], meta: Mapping[str, StudyMeta
     if twice:
         raise UserError(f"{', '.join(twice)}: given twice. Name each study once.")
     return [read_study(name, folder, meta) for name, folder in named]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How both commands of this room are told their studies."""
-    parser.add_argument("--plan", nargs="+", required=True, type=Path, help="plan.json of studies, each in its folder")
-
-
-def studies_of(options: argparse.Namespace) -> list[Study]:
-    planned = {path: from_plan(path) for path in options.plan}
-    named = [(name, path.parent) for path, (name, _) in planned.items()]
-    return read_studies(named, dict(planned.values()))

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 
 def olympic_kept(times: Sequence[float | None]) -> list[int]:
     """Indices of the runs that count. ``None`` is a run that did not reach its target: it counts as the slowest.
@@ -17,8 +15,3 @@ def olympic_kept(times: Sequence[float | None]) -> list[int]:
         raise ValueError(f"{len(times)} runs; an olympic mean needs at least three")
     order = sorted(range(len(times)), key=lambda i: (times[i] is None, times[i] or 0.0, i))
     return order[1:-1]
-
-
-def olympic_mean(times: Sequence[float | None]) -> float:
-    """Mean of the runs that count, in the unit given. Raises ValueError as ``olympic_kept`` does."""
-    return float(np.mean([times[i] for i in olympic_kept(times)]))
