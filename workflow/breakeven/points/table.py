@@ -10,7 +10,7 @@ from breakeven.schema.files import write_text
 from breakeven.schema.point import HOMOGENEOUS, POINT_COLUMNS, Point
 
 TEXT = ("study", "workload", "series", "scaling", "device", "status", "unit", "aggregate", "label", "source",
-        "device_model", "driver", "torch_version")  # fmt: skip
+        "device_model", "driver", "torch_version", "step_rate_note")  # fmt: skip
 
 
 def points_frame(points: Iterable[Point]) -> pd.DataFrame:

@@ -43,6 +43,18 @@ class Point:
     time_factor: float = 1.0
     """Multiplies the aggregated time (MLPerf's reference-convergence scaling)."""
     global_batch: float | None = None
+    step_rate: float | None = None
+    """Work per second of all devices while they train, as the run itself reports it: evaluation and start-up left out."""
+    step_rate_note: str = ""
+    """Why ``step_rate`` is unknown."""
+    training_share: float | None = None
+    """Share of ``time_s`` spent training: 1 - (evaluation + start-up) / time."""
+    time_quantum_s: float | None = None
+    """Seconds between two looks at the target: a run that reached it may have done so up to this much earlier."""
+    reference_samples: float | None = None
+    """Work that the benchmark's reference needs to the target with this batch."""
+    energy_kj: float | None = None
+    price_per_device_hour: float | None = None
     headline: bool = True
     """Whether the answer is drawn from this series; others are context."""
     label: str = ""
