@@ -56,6 +56,15 @@ def test_the_fastest_and_the_slowest_run_do_not_count_and_a_failed_run_is_the_sl
         olympic_kept([5.0, None, 3.0, None])
 
 
+def test_where_four_are_dropped_at_either_end_four_may_fail() -> None:
+    times = [float(i) for i in range(36)] + [None] * 4
+    assert olympic_kept(times, dropped=4) == list(range(4, 36))
+    with pytest.raises(ValueError, match="5 of 40 runs did not reach their target; at most 4 may fail"):
+        olympic_kept([*times[1:], None], dropped=4)
+    with pytest.raises(ValueError, match="8 runs; this olympic mean needs at least 9"):
+        olympic_kept([1.0] * 8, dropped=4)
+
+
 @given(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=20))
 def test_the_runs_that_count_lie_between_those_that_do_not(times: list[float]) -> None:
     kept = [times[i] for i in olympic_kept(times)]

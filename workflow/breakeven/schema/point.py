@@ -39,7 +39,9 @@ class Point:
     target_work: float | None = None
     """Work that ``efficiency.csv`` quotes a time for (one epoch, say); empty: the smallest size's mean work."""
     aggregate: Aggregate = "rate"
-    """rate: every repeat counts as the same work, n / sum(time / work); olympic: fastest and slowest run dropped."""
+    """rate: every repeat counts as the same work, n / sum(time / work); olympic: fastest and slowest runs dropped."""
+    runs_dropped: int = 1
+    """Of an olympic mean: how many of the fastest and, again, of the slowest runs do not count."""
     time_factor: float = 1.0
     """Multiplies the aggregated time (MLPerf's reference-convergence scaling)."""
     global_batch: float | None = None
