@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from breakeven.points.table import points_frame
 from breakeven.scaling.breakeven import breakeven_table, crossing
 from breakeven.scaling.efficiency import COLUMNS, efficiency_table
-from breakeven.scaling.resample import resampled_rates, size_of
+from breakeven.scaling.resample import resample, size_of
 from breakeven.schema.point import Point
 from breakeven.schema.status import Status
 from breakeven.stats.bootstrap import generator
@@ -77,9 +77,9 @@ def test_resampled_repeats_of_unequal_windows_count_as_the_same_work_too() -> No
     frame["samples"] = [100.0, 300.0]
     size = size_of(frame)
     assert size is not None
-    rates = resampled_rates(size, generator("a quarter 100, a half 150, a quarter 300"))
-    assert rates is not None
-    assert np.median(rates) == pytest.approx(150.0)
+    draws = resample(size, generator("a quarter 100, a half 150, a quarter 300"))
+    assert draws is not None
+    assert np.median(draws.rate) == pytest.approx(150.0)
 
 
 def test_the_error_within_a_run_is_of_its_own_time() -> None:

@@ -15,15 +15,25 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The runs of one device count: seconds, work, and what turns them into one rate."""
+    """The runs of one device count: seconds, work, and what turns them into one rate. Arrays of shape (runs,)."""
 
     time_s: Array
-    """Shape (runs,); NaN where a run did not reach its target."""
+    """NaN where a run did not reach its target."""
     samples: Array
     time_s_se: Array
     """Standard error within each run; 0 where unknown."""
+    quantum_s: Array
+    """Seconds between two looks at the target, never more than the run; 0 where unknown."""
+    step_rate: Array
+    training_share: Array
+    energy_kj: Array
     aggregate: str
     time_factor: float
+    runs_dropped: int
+
+    @property
+    def olympic(self) -> bool:
+        return self.aggregate == "olympic"
 
 
 def size_of(rows: pd.DataFrame) -> Size | None:
@@ -36,18 +46,24 @@ def size_of(rows: pd.DataFrame) -> Size | None:
     kept = rows[rows["status"] != Status.NOT_MEASURED] if olympic else rows[ok]
     if kept.empty or not ok.any():
         return None
+    time_s = kept["time_s"].where(kept["status"] == Status.OK).to_numpy(dtype=float)
     return Size(
-        time_s=kept["time_s"].where(kept["status"] == Status.OK).to_numpy(dtype=float),
+        time_s=time_s,
         samples=kept["samples"].to_numpy(dtype=float),
         time_s_se=kept["time_s_se"].fillna(0.0).to_numpy(dtype=float),
+        quantum_s=np.nan_to_num(np.minimum(kept["time_quantum_s"].to_numpy(dtype=float), time_s)),
+        step_rate=kept["step_rate"].to_numpy(dtype=float),
+        training_share=kept["training_share"].to_numpy(dtype=float),
+        energy_kj=kept["energy_kj"].to_numpy(dtype=float),
         aggregate=str(kept["aggregate"].iloc[0]),
         time_factor=float(kept["time_factor"].iloc[0]),
+        runs_dropped=int(kept["runs_dropped"].iloc[0]),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One size as one number each."""
+    """One size as one number each; NaN where it has no score."""
 
     rate: float
     """X: work per second; for a run to a target, targets per second."""
@@ -55,40 +71,63 @@ class Aggregate:
     """Seconds to the target; for a rate, seconds of the mean run."""
     samples: float
     """Mean work of the runs that count."""
+    counted: list[int]
+    """The runs that count; empty where there is no score."""
 
 
 def aggregate(size: Size) -> Aggregate:
     """Rate: work over time, every run taken for the same work (the harmonic mean of the runs' rates): how many steps a
     run kept past its warm-up must not weigh it. Olympic: 1 over the scaled olympic mean; NaN where there is no score.
     """
-    if size.aggregate == "rate":
+    if not size.olympic:
         rate = len(size.time_s) / float((size.time_s / size.samples).sum())
-        return Aggregate(rate, float(size.time_s.mean()), float(size.samples.mean()))
+        every = list(range(len(size.time_s)))
+        return Aggregate(rate, float(size.time_s.mean()), float(size.samples.mean()), every)
     times = [None if np.isnan(t) else float(t) for t in size.time_s]
     try:
-        kept = olympic_kept(times)
+        kept = olympic_kept(times, size.runs_dropped)
     except ValueError:
-        return Aggregate(float("nan"), float("nan"), float("nan"))
+        return Aggregate(float("nan"), float("nan"), float("nan"), [])
     time_s = float(np.mean(size.time_s[kept])) * size.time_factor
-    return Aggregate(1 / time_s, time_s, float(np.mean(size.samples[kept])))
+    return Aggregate(1 / time_s, time_s, float(np.mean(size.samples[kept])), kept)
 
 
-def resampled_rates(size: Size, rng: np.random.Generator) -> Array | None:
-    """Rates of ``RESAMPLES`` resamples: runs drawn with replacement, each with its own uncertainty added.
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """``RESAMPLES`` resamples of one size; NaN where a resample has no score."""
+
+    rate: Array
+    samples: Array
+    """Mean work of the runs that count, scaled as the time is."""
+
+
+def resample(size: Size, rng: np.random.Generator) -> Draws | None:
+    """Runs drawn with replacement, time and work together, each with its own uncertainty added.
 
     None where one run without a known uncertainty is all there is: then there is no interval to state.
     """
     runs = len(size.time_s)
-    if runs < 2 and not size.time_s_se.any():
+    if runs < 2 and not size.time_s_se.any() and not size.quantum_s.any():
         return None
     index = rng.integers(0, runs, size=(RESAMPLES, runs))
     times = size.time_s[index] + rng.standard_normal(index.shape) * size.time_s_se[index]
-    if size.aggregate == "rate":
-        rates: Array = runs / (times / size.samples[index]).sum(axis=1)
-        return rates
-    # A failed run counts as the slowest; a resample with more than one has no score.
-    failed = np.isnan(times).sum(axis=1)
-    ordered = np.sort(np.where(np.isnan(times), np.inf, times), axis=1)[:, 1:-1]
-    with np.errstate(invalid="ignore"):
-        means = ordered.mean(axis=1) * size.time_factor if runs >= 3 else np.full(RESAMPLES, np.nan)
-    return np.where(failed > 1, np.nan, 1 / means)
+    samples = size.samples[index]
+    if size.quantum_s.any():
+        # Convergence is known to the evaluation that saw it, no nearer: half an interval to either side keeps the mean.
+        shift = 1 + rng.uniform(-0.5, 0.5, size=index.shape) * (size.quantum_s / size.time_s)[index]
+        times, samples = times * shift, samples * shift
+    if not size.olympic:
+        return Draws(runs / (times / samples).sum(axis=1), samples.mean(axis=1))
+    return _olympic(times, samples, size)
+
+
+def _olympic(times: Array, samples: Array, size: Size) -> Draws:
+    """The rule of ``olympic_kept`` along the rows: failed runs are the slowest, and too many of them leave no score."""
+    runs, dropped = times.shape[1], size.runs_dropped
+    if runs < 2 * dropped + 1:
+        return Draws(np.full(len(times), np.nan), np.full(len(times), np.nan))
+    order = np.argsort(times, axis=1, kind="stable")[:, dropped : runs - dropped]  # NaN sorts last
+    scored = np.isnan(times).sum(axis=1) <= dropped
+    mean_s = np.take_along_axis(times, order, axis=1).mean(axis=1) * size.time_factor
+    work = np.take_along_axis(samples, order, axis=1).mean(axis=1) * size.time_factor
+    return Draws(np.where(scored, 1 / mean_s, np.nan), np.where(scored, work, np.nan))

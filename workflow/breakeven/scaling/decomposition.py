@@ -1,0 +1,58 @@
+"""Where the samples per second and device went: E_sys = E_step · E_overhead · E_residual, exact by definition.
+
+E_step compares the rate of the steps alone, as the runs log it; E_overhead the share of the clock spent training, not
+evaluating or starting up; E_residual is what the two leave: restarts, a clock that saw what the logs do not tell.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from breakeven.scaling.resample import Aggregate, Size
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a decomposition needs of one size; NaN where its runs do not tell."""
+
+    step_rate: float
+    """Work per second of all devices while they train."""
+    training_share: float
+    missing: str
+    """Whose logs lack what; empty where both are known."""
+
+
+def parts_of(size: Size, total: Aggregate, rows: pd.DataFrame) -> Parts:
+    """Means over the runs that count, of those that tell. ``rows``: the size's points, for names and reasons."""
+    rate = size.step_rate[total.counted]
+    share, time_s = size.training_share[total.counted], size.time_s[total.counted]
+    possible = (share > 0) & (share <= 1)  # NaN is neither
+    # Training seconds over seconds, not a mean of shares: E_sys too is work over seconds of the same runs.
+    training_share = float((share * time_s)[possible].sum() / time_s[possible].sum()) if possible.any() else math.nan
+    step_rate = float(np.nanmean(rate)) if np.isfinite(rate).any() else math.nan
+    reasons = []
+    if math.isnan(step_rate):
+        notes = sorted({str(note) for note in rows["step_rate_note"] if isinstance(note, str) and note})
+        reasons.append("no step rate" + (f" ({'; '.join(notes)})" if notes else " in the logs"))
+    if math.isnan(training_share):
+        longer = np.isfinite(share).any()
+        reasons.append("evaluation and start-up " + ("longer than the run" if longer else "not in the logs"))
+    first = rows.iloc[0]
+    where = (
+        f"{first['label']}, {first['devices']} x {first['device']}" if first["label"] else f"{first['devices']} devices"
+    )
+    return Parts(step_rate, training_share, f"{where}: {' and '.join(reasons)}" if reasons else "")
+
+
+def decompose(sys: float, own: Parts, devices: int, base: Parts, base_devices: int) -> dict[str, float | str]:
+    """The factors of E_sys against the reference (``base``); what is unknown is NaN, and the note says whose it is."""
+    step = (own.step_rate / devices) / (base.step_rate / base_devices)
+    overhead = own.training_share / base.training_share
+    return {
+        "efficiency_step": step,
+        "efficiency_overhead": overhead,
+        "efficiency_residual": sys / (step * overhead),
+        "decomposition_note": "; ".join(dict.fromkeys(part.missing for part in (own, base) if part.missing)),
+    }
