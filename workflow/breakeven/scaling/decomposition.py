@@ -26,24 +26,24 @@ class Parts:
 
 def parts_of(size: Size, total: Aggregate, rows: pd.DataFrame) -> Parts:
     """Means over the runs that count, of those that tell. ``rows``: the size's points, for names and reasons."""
-    rate = size.step_rate[total.counted]
-    share, time_s = size.training_share[total.counted], size.time_s[total.counted]
-    possible = (share > 0) & (share <= 1)  # NaN is neither
+    rate, share, time_s = (a[total.counted] for a in (size.step_rate, size.training_share, size.time_s))
+    told, possible = rate > 0, (share > 0) & (share <= 1)  # NaN is neither
+    step_rate = float(rate[told].mean()) if told.any() else math.nan
     # Training seconds over seconds, not a mean of shares: E_sys too is work over seconds of the same runs.
     training_share = float((share * time_s)[possible].sum() / time_s[possible].sum()) if possible.any() else math.nan
-    step_rate = float(np.nanmean(rate)) if np.isfinite(rate).any() else math.nan
     reasons = []
     if math.isnan(step_rate):
-        notes = sorted({str(note) for note in rows["step_rate_note"] if isinstance(note, str) and note})
-        reasons.append("no step rate" + (f" ({'; '.join(notes)})" if notes else " in the logs"))
+        notes = sorted(set(rows["step_rate_note"].dropna()) - {""})
+        reasons.append(f"no step rate ({'; '.join(notes)})" if notes else "no step rate in the logs")
     if math.isnan(training_share):
-        longer = np.isfinite(share).any()
-        reasons.append("evaluation and start-up " + ("longer than the run" if longer else "not in the logs"))
-    first = rows.iloc[0]
-    where = (
-        f"{first['label']}, {first['devices']} x {first['device']}" if first["label"] else f"{first['devices']} devices"
-    )
-    return Parts(step_rate, training_share, f"{where}: {' and '.join(reasons)}" if reasons else "")
+        why = "longer than the run" if np.isfinite(share).any() else "not in the logs"
+        reasons.append(f"evaluation and start-up {why}")
+    return Parts(step_rate, training_share, f"{_place(rows)}: {' and '.join(reasons)}" if reasons else "")
+
+
+def _place(rows: pd.DataFrame) -> str:
+    label, devices, device = rows[["label", "devices", "device"]].iloc[0]
+    return f"{label}, {devices} x {device}" if label else f"{devices} x {device}"
 
 
 def decompose(sys: float, own: Parts, devices: int, base: Parts, base_devices: int) -> dict[str, float | str]:
