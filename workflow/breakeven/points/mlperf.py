@@ -1,11 +1,13 @@
 """Published MLPerf runs as points: one row per run of the submissions that a scaling curve is drawn through.
 
-``python -m breakeven.points.mlperf --study NAME --facts CSV --workloads '{"bert": "BERT"}' --output points.csv``
+``python -m breakeven.points.mlperf --plan plan.json --facts CSV --output points.csv``
 """
 
 import argparse
 import dataclasses
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -21,41 +23,104 @@ from breakeven.schema.status import Status
 
 #: What a result log does not tell: a point's own defaults, with NaN for an unknown number.
 _DEFAULTS = {
-    f.name: float("nan") if f.default is None else f.default
+    f.name: math.nan if f.default is None else f.default
     for f in dataclasses.fields(Point)
     if f.default is not dataclasses.MISSING
 }
 
+#: Of a study's ``submitter``: whoever spans most sizes.
+AUTO = "auto"
+
 
 def mlperf_points(
-    facts: pd.DataFrame, study: str, workloads: Mapping[str, str], family: str = "H100-SXM"
+    facts: pd.DataFrame,
+    study: str,
+    workloads: Mapping[str, str],
+    family: str = "H100-SXM",
+    submitter: str = AUTO,
+    price_per_device_hour: float | None = None,
 ) -> pd.DataFrame:
     """Points of one accelerator family, columns ``POINT_COLUMNS``, one row per run (``repeat`` is the run's index).
 
-    ``workloads`` maps a benchmark to the title it is shown by. Per workload one headline series, the best-scored
-    submission at each device count, and for context one series per submitter with two sizes or more. A submission that
-    repeats another's runs is left out, and one without a score is nobody's best.
+    ``workloads`` maps a benchmark, by its folder or its workload's name, to the title it is shown by. Per workload one
+    headline series, that of ``submitter``; ``auto`` takes the submitter whose sizes span most. For context the best
+    submission of anybody at each device count, and every other submitter with two sizes or more. Left out: a set that
+    repeats another's runs, one without a full score, and the open division, which may change the model.
+
+    Raises UserError naming a workload, family or submitter that is not there.
     """
-    scored = submissions(facts[(facts["accelerator_family"] == family) & (facts["duplicate_of"] == "")])
-    scored = scored.dropna(subset=["time_to_train_min"])
+    facts = _with_later_columns(facts)
+    scored = _comparable(facts, family)
     chosen = []
     for benchmark, title in workloads.items():
-        of_workload = scored[scored["benchmark"] == benchmark]
+        of_workload = scored[(scored["benchmark"] == benchmark) | (scored["workload"] == benchmark)]
         if of_workload.empty:
             raise UserError(_nothing_of(benchmark, family, facts))
-        for name, headline, best in _series(of_workload, title, family):
-            runs = best[KEY].merge(facts, on=KEY, how="left", validate="one_to_many")
-            chosen.append(_points(runs, study=study, workload=title, series=name, headline=headline))
+        for series in series_of(of_workload, title, family, submitter):
+            sets = series.sets[[*KEY, "reference_samples"]]
+            runs = sets.merge(facts, on=KEY, how="left", validate="one_to_many")
+            chosen.append(_points(runs, study, title, series, price_per_device_hour))
     return pd.concat(chosen, ignore_index=True) if chosen else pd.DataFrame(columns=POINT_COLUMNS)
 
 
-def _series(scored: pd.DataFrame, title: str, family: str) -> Iterator[tuple[str, bool, pd.DataFrame]]:
-    """Name, headline or not, and submissions by device count, of each series of one workload."""
-    yield f"{title}, best {family} submission per size", True, _best_per_size(scored)
-    for submitter, own in scored.groupby("submitter"):
-        best = _best_per_size(own)
-        if len(best) >= 2:
-            yield f"{title}, {submitter} {family}", False, best
+def _with_later_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """TEMPORARY, until the shipped facts and their scores have every column of the contract."""
+    table = table.copy()
+    for name in ("step_throughput", "evaluation_min", "startup_min", "evaluation_every_samples", "energy_kj"):
+        table[name] = table.get(name, math.nan)
+    table["step_throughput_note"] = table.get("step_throughput_note", "")
+    table["workload"] = table.get("workload", table["benchmark"])
+    return table
+
+
+def _comparable(facts: pd.DataFrame, family: str) -> pd.DataFrame:
+    """Scores of the result sets that may share a curve."""
+    scored = submissions(facts[(facts["accelerator_family"] == family) & (facts["duplicate_of"] == "")])
+    scored["workload"] = scored.get("workload", scored["benchmark"])
+    scored["reference_samples"] = scored.get("reference_samples", math.nan)
+    return scored[(scored["division"].str.lower() != "open") & (scored["note"] == "")].dropna(
+        subset=["time_to_train_min", "devices"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A name, whether the answer is drawn from it, and one result set per device count."""
+
+    name: str
+    headline: bool
+    sets: pd.DataFrame
+
+
+def series_of(scored: pd.DataFrame, title: str, family: str, submitter: str = AUTO) -> list[Series]:
+    """The series of one workload, the headline first.
+
+    Whoever tested one size only has no curve: where that is everybody, the best per size is the headline.
+    """
+    own = {str(name): _best_per_size(sets) for name, sets in scored.groupby("submitter")}
+    best = _best_per_size(scored)
+    if submitter != AUTO and submitter not in own:
+        raise UserError(
+            f"No scored submission of {title} on {family} by {submitter!r}. "
+            f"Submitters with one: {', '.join(sorted(own))}; or 'auto'."
+        )
+    first = submitter if submitter != AUTO else _widest(own)
+    found = [Series(f"{title}, {first} {family}", True, own[first])] if first else []
+    if not found or not best[KEY].equals(own[first][KEY]):
+        found.append(Series(f"{title}, best {family} submission per size", not found, best))
+    others = [name for name in sorted(own) if name != first and len(own[name]) >= 2]
+    return found + [Series(f"{title}, {name} {family}", False, own[name]) for name in others]
+
+
+def _widest(own: Mapping[str, pd.DataFrame]) -> str:
+    """Who spans the widest range of device counts, largest over smallest; of equals who has more sizes, then by name.
+
+    "" where nobody has two.
+    """
+    spans = {
+        name: (sets["devices"].max() / sets["devices"].min(), len(sets)) for name, sets in own.items() if len(sets) >= 2
+    }
+    return min(spans, key=lambda name: (-spans[name][0], -spans[name][1], name), default="")
 
 
 def _best_per_size(scored: pd.DataFrame) -> pd.DataFrame:
@@ -64,25 +129,36 @@ def _best_per_size(scored: pd.DataFrame) -> pd.DataFrame:
     return scored.sort_values(order).drop_duplicates("devices")
 
 
-def _points(runs: pd.DataFrame, *, study: str, workload: str, series: str, headline: bool) -> pd.DataFrame:
+def _points(
+    runs: pd.DataFrame, study: str, workload: str, series: Series, price_per_device_hour: float | None
+) -> pd.DataFrame:
     reached = runs["status"] == Status.OK  # the time to an abort is no time to the target
+    # Logs tell milliseconds: this undoes the division that made minutes of them.
+    time_s = (runs["run_time_min"] * 60).round(3).where(reached)
+    samples = runs["samples_to_converge"].where(reached)
     known = {
         "study": study,
         "workload": workload,
-        "series": series,
+        "series": series.name,
         "scaling": "free",
         "device": runs["accelerator_family"],
-        "devices": runs["devices"],
-        "nodes": runs["nodes"],
+        "devices": runs["devices"].astype(int),
+        "nodes": runs["nodes"].astype(int),
         "repeat": runs["run"],
         "status": runs["status"],
-        # Logs tell milliseconds: this undoes the division that made minutes of them.
-        "time_s": (runs["run_time_min"] * 60).round(3).where(reached),
-        "samples": runs["samples_to_converge"].where(reached),
+        "time_s": time_s,
+        "samples": samples,
         "aggregate": "olympic",
         "time_factor": runs["scaling_factor"],
         "global_batch": runs["global_batch"],
-        "headline": headline,
+        "step_rate": runs["step_throughput"].where(reached),
+        "step_rate_note": runs["step_throughput_note"],
+        "training_share": 1 - (runs["evaluation_min"] + runs["startup_min"]) * 60 / time_s,
+        "time_quantum_s": runs["evaluation_every_samples"] * time_s / samples,
+        "reference_samples": runs["reference_samples"],
+        "energy_kj": runs["energy_kj"],
+        "price_per_device_hour": math.nan if price_per_device_hour is None else price_per_device_hour,
+        "headline": series.headline,
         "label": runs["submitter"] + ": " + runs["system"],
         # The family, not the exact name: submitters spell one board in several ways.
         "device_model": runs["accelerator_family"],
@@ -109,7 +185,15 @@ def main() -> None:
     args = parser.parse_args()
     plan = read_plan(args.plan, "study", "settings")
     settings = plan["settings"]
-    points = mlperf_points(read_facts(args.facts), plan["study"], settings["workloads"], settings["family"])
+    points = mlperf_points(
+        read_facts(args.facts),
+        plan["study"],
+        settings["workloads"],
+        settings["family"],
+        # a plan of an earlier version has neither
+        settings.get("submitter") or AUTO,
+        settings.get("price_per_device_hour"),
+    )
     write_points(points, args.output)
 
 
