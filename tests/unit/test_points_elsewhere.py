@@ -1,5 +1,6 @@
 """A table of one's own timings: read, or refused with the place and the reason."""
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pytest
 
 from breakeven.points.elsewhere import read_timings
 from breakeven.points.table import read_points, read_table, write_points
+from breakeven.scaling.efficiency import efficiency_table
 from breakeven.schema.errors import UserError
 from breakeven.schema.plan import read_plan
 
@@ -26,6 +28,14 @@ def test_the_four_columns_are_enough(tmp_path: Path) -> None:
     assert frame["time_s"].tolist() == [100.0, 102.0, 52.0]
     assert set(frame["series"]) == {"My model, strong"}
     assert set(frame["device"]) == {"A100"}
+
+
+def test_energy_and_a_price_that_differs_by_size_make_energy_and_cost(tmp_path: Path) -> None:
+    text = "devices,time_h,work,energy_kj,price_per_device_hour\n1,2,10,700,3\n1,2,10,900,3\n2,1,10,1000,4\n4,1,10,,\n"
+    rows = efficiency_table(read(table(tmp_path, text)))
+    assert rows["device_hours"].tolist() == pytest.approx([2.0, 2.0, 4.0])
+    assert rows["cost"].tolist() == pytest.approx([6.0, 8.0, math.nan], nan_ok=True)
+    assert rows["energy_kj"].tolist() == pytest.approx([800.0, 1000.0, math.nan], nan_ok=True)
 
 
 def test_minutes_are_read_and_repeats_numbered(tmp_path: Path) -> None:
@@ -78,6 +88,12 @@ def test_a_failed_row_needs_no_time(tmp_path: Path) -> None:
         ("devices,time_s,work,device\n1,2,3,A100\n2,2,3,H100\n", r"mixes device: A100 \(row 1\); H100 \(row 2\)"),
         ("devices,time_s,work,series,scaling\n1,2,3,x,weak\n2,2,3,x,strong\n", "series 'x' mixes scaling: weak"),
         ("devices,time_s,work,series,workload\n1,2,3,x,A\n2,2,3,x,B\n", "series 'x' mixes workload: A"),
+        ("devices,time_s,work,energy_kj\n1,2,3,0\n", "energy_kj must be a number above 0; found '0'"),
+        ("devices,time_s,work,price_per_device_hour\n1,2,3,cheap\n", "price_per_device_hour must be a number above 0"),
+        (
+            "devices,time_s,work,price_per_device_hour\n1,2,3,2\n2,1,3,2\n2,1,3,2.5\n",
+            r"at 2 devices mixes price_per_device_hour: 2 \(row 2\); 2.5 \(row 3\)",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_place_and_reason(tmp_path: Path, text: str, message: str) -> None:

@@ -22,7 +22,7 @@ from breakeven.schema.status import Status
 TIME_COLUMNS = {"time_s": 1.0, "time": 1.0, "time_ms": 1e-3, "time_min": 60.0, "time_h": 3600.0}
 OPTIONAL = {
     "repeat", "series", "workload", "scaling", "nodes", "status", "unit", "global_batch", "label",
-    "device", "device_model", "driver", "torch_version", "power_limit_w",
+    "device", "device_model", "driver", "torch_version", "power_limit_w", "energy_kj", "price_per_device_hour",
 }  # fmt: skip
 #: More devices, nodes or repeats than anyone has: a slip of the keyboard.
 MOST = 10_000_000
@@ -148,6 +148,9 @@ def _settle_series(frame: pd.DataFrame, told: pd.DataFrame, path: Path) -> pd.Da
         if "strong" in set(told.loc[rows.index, "scaling"]):
             batches = rows["global_batch"].dropna().map("{:g}".format)
             _refuse_several(batches, rows, f"{path}: series '{name}' is of strong scaling, yet mixes global_batch")
+        for devices, size in rows.groupby("devices"):
+            prices = size["price_per_device_hour"].dropna().map("{:g}".format)
+            _refuse_several(prices, size, f"{path}: series '{name}' at {devices} devices mixes price_per_device_hour")
     return frame
 
 
@@ -187,14 +190,20 @@ def _point(line: Row, time: str, study: str, workload: str, device: str) -> Poin
         time_s=_positive(row[time], time, where, TIME_COLUMNS[time]) if ok else None,
         samples=_positive(row["work"], "work", where) if ok else None,
         unit=row.get("unit") or "work units",
-        global_batch=_positive(row["global_batch"], "global_batch", where) if row.get("global_batch") else None,
+        global_batch=_if_given(row, "global_batch", where),
+        energy_kj=_if_given(row, "energy_kj", where) if ok else None,
+        price_per_device_hour=_if_given(row, "price_per_device_hour", where),
         label=row.get("label") or "",
         device_model=row.get("device_model") or "",
         driver=row.get("driver") or "",
         torch_version=row.get("torch_version") or "",
-        power_limit_w=_positive(row["power_limit_w"], "power_limit_w", where) if row.get("power_limit_w") else None,
+        power_limit_w=_if_given(row, "power_limit_w", where),
         source=line.source,
     )
+
+
+def _if_given(row: dict[str, str], column: str, where: str) -> float | None:
+    return _positive(row[column], column, where) if row.get(column) else None
 
 
 def _positive(text: str, column: str, where: str, unit: float = 1.0) -> float:
