@@ -36,6 +36,10 @@ localrules:
     report,
     help,
     expand_study,
+    copy_facts,
+    clone_results,
+    extract_results,
+    score_results,
     mlperf_points,
     table_points,
     fetch_model,
@@ -71,9 +75,9 @@ rule data:
 
 
 rule mlperf:
-    """The studies of published results: tables and figures."""
+    """Published results: tables of every round, and the tables and figures of the studies of them."""
     input:
-        TARGETS.studies("mlperf"),
+        TARGETS.published(),
 
 
 rule measure:

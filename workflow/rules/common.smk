@@ -1,12 +1,17 @@
 # The plan of this invocation and the names rules look things up by. The package decides; rules ask.
-from breakeven.head.hooks import announce, guarded, prepare, start
+from breakeven.figures.kinds import KINDS
+from breakeven.head.drawing import Drawing
+from breakeven.head.hooks import announce, config_files, guarded, prepare, start
 from breakeven.head.plan import RUNS, make_plan
 from breakeven.head.sources import sources
 from breakeven.head.targets import Targets, help_table
 
 prepare(workflow)
-PLAN = guarded(lambda: make_plan(config))
+PLAN = guarded(
+    lambda: make_plan(config, config_files(workflow), workflow.config_settings.config)
+)
 TARGETS = Targets(PLAN)
+DRAWING = Drawing(PLAN)
 announce(workflow, TARGETS.results())
 
 
@@ -17,4 +22,5 @@ wildcard_constraints:
     repeat=r"[1-9][0-9]*",
     data_id=r"[a-z0-9_-]+",
     model=r"[a-z0-9_-]+",
-    figure="time|efficiency",
+    figure="|".join(KINDS),
+    round=r"v[0-9]+\.[0-9]+",

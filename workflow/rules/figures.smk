@@ -1,9 +1,7 @@
-# Two figures per workload: time and speed-up; efficiency with the break-even marked.
+# Figures of a workload: which there are and what each is drawn from, the package decides.
 rule draw:
     input:
-        points="results/studies/{study}/tables/points.csv",
-        efficiency="results/studies/{study}/tables/efficiency.csv",
-        breakeven="results/studies/{study}/tables/breakeven.csv",
+        unpack(DRAWING.inputs),
         code=sources("figures"),
     output:
         report(
@@ -17,8 +15,6 @@ rule draw:
     conda:
         "../../envs/analysis.yaml"
     params:
-        title=lambda w: PLAN.studies[w.study].workloads[w.workload],
-        source=lambda w: PLAN.studies[w.study].source,
+        arguments=DRAWING.arguments,
     shell:
-        "python -m breakeven.figures --kind {wildcards.figure} --workload {params.title:q} --points {input.points:q}"
-        " --efficiency {input.efficiency:q} --breakeven {input.breakeven:q} --source {params.source} --output {output:q} 2>&1 | tee {log:q} >&2"
+        "python -m breakeven.figures --kind {wildcards.figure} {params.arguments:q} --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -15,6 +15,7 @@ from breakeven.config.models import (
     Criterion,
     Data,
     MeasuredStudy,
+    Mlperf,
     MlperfStudy,
     Platform,
     PointsStudy,
@@ -26,7 +27,8 @@ from breakeven.config.models import (
 from breakeven.schema.files import write_text
 
 TABLES: tuple[type[BaseModel], ...] = (
-    Config, Criterion, MeasuredStudy, WorkloadConfig, Data, RunSettings, Sweep, MlperfStudy, PointsStudy, Platform,
+    Config, Criterion, Mlperf, MeasuredStudy, WorkloadConfig, Data, RunSettings, Sweep, MlperfStudy, PointsStudy,
+    Platform,
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from breakeven.config.models import Config, MeasuredStudy, Platform, PointsStudy, Study, WorkloadConfig
+from breakeven.config.places import Place, Places
 from breakeven.config.text import MAX_NAME, is_name
 from breakeven.config.values import CONFIG, TECHNIQUE_OPTIONS, faults, shown
 from breakeven.config.yamlfile import YamlFile
@@ -26,9 +27,7 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(sorted(names))}."
 
 
-def explain(
-    error: ValidationError, file: YamlFile | None, name: str, model: type[BaseModel] | None = None
-) -> UserError:
+def explain(error: ValidationError, file: Place | None, name: str, model: type[BaseModel] | None = None) -> UserError:
     """A pydantic error in the user's words: the first problem of each place, a line each."""
     lines = []
     tag = source_of(model)
@@ -82,19 +81,16 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in _models_in(part)]
 
 
-def load_config(raw: Mapping[str, Any], path: Path) -> Config:
-    """The workflow's config as Snakemake merged it; ``path`` is the file the user most likely wrote it in."""
-    file = YamlFile(path) if path.is_file() else None
+def load_config(raw: Mapping[str, Any], path: Path, places: Places | None = None) -> Config:
+    """The workflow's config as Snakemake merged it. ``places`` knows who wrote what; default: all of it ``path``."""
+    places = places or Places.of(raw, [path])
     try:
         config = Config.model_validate(dict(raw))
     except ValidationError as error:
-        raise explain(error, file, str(path), Config) from None
+        raise explain(error, places, str(path), Config) from None
     for number, entry in enumerate(config.studies):
         if not is_name(study_name(entry)):
-            # an entry of the command line is in no line of the file
-            written = file is not None and file.data.get("studies") == raw["studies"]
-            where = file.where(["studies", number]) if file and written else str(path)
-            raise UserError(f"{where}: {_misnamed(entry)}")
+            raise UserError(f"{places.where(['studies', number])}: {_misnamed(entry)}")
     return config
 
 

@@ -16,6 +16,7 @@ class Machine:
     device_model: str
     devices_per_node: int
     nodes: int
+    price_per_device_hour: float | None = None
 
     @property
     def devices(self) -> int:
@@ -35,7 +36,7 @@ def resolve(platform: Platform) -> Machine:
     found = cuda_devices() if kind == "cuda" else [cpu_model()] * cpu_cores()
     model = platform.device_model if platform.device_model != "auto" else (found[0] if found else "unknown")
     per_node = platform.devices_per_node if platform.devices_per_node != "auto" else max(len(found), 1)
-    return Machine(kind, model, per_node, platform.nodes)
+    return Machine(kind, model, per_node, platform.nodes, platform.price_per_device_hour)
 
 
 @functools.cache

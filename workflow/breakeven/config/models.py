@@ -1,9 +1,12 @@
 """The pydantic models of everything a user writes: the one source of defaults, schema and documentation."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -12,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from breakeven.config.text import MAX_NAME, NAME, Entry, Line, Title
+from breakeven.config.text import MAX_NAME, NAME, ROUND, Entry, Line, Title, commit, one_line, round_name
 from breakeven.config.values import JsonKeys
 
 
@@ -24,6 +27,11 @@ def _count_or_auto(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         raise ValueError("should be a whole number from 1 to 65536, or auto") from None
 
 
+def _unsaid(default: Any) -> Callable[[Any], Any]:
+    """A key without a value (``source:``) is None to YAML and nothing said to a person."""
+    return lambda value: default if value is None else value
+
+
 Strict = ConfigDict(extra="forbid", frozen=True)
 #: A name that may become a folder: a study, a sweep.
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", max_length=MAX_NAME)]
@@ -32,6 +40,13 @@ Count = Annotated[int, Field(strict=True, ge=1, le=65_536)]
 CountOrAuto = Annotated[Count | Literal["auto"], WrapValidator(_count_or_auto)]
 Batch = Annotated[int, Field(strict=True, ge=1, le=2**24)]
 Updates = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+#: Currency is the user's own: one in all files. The bound is far above any device's price.
+Price = Annotated[float, Field(strict=True, gt=0, le=1_000_000, allow_inf_nan=False)]
+#: A round of MLPerf Training.
+RoundName = Annotated[str, Field(json_schema_extra={"pattern": f"^{ROUND.pattern}$"}), BeforeValidator(round_name)]
+Commit = Annotated[str, Field(json_schema_extra={"pattern": "^[0-9a-f]{40}$"}), BeforeValidator(commit)]
+#: A path or URL that may be left empty.
+Place = Annotated[str, Field(max_length=1000), AfterValidator(one_line), BeforeValidator(_unsaid(""))]
 
 
 class Criterion(BaseModel):
@@ -47,6 +62,41 @@ class Criterion(BaseModel):
     )
 
 
+class Mlperf(BaseModel):
+    """Published results of MLPerf Training: which rounds, and where they are read from."""
+
+    model_config = Strict
+    rounds: Annotated[list[RoundName], BeforeValidator(_unsaid([]))] = Field(
+        default_factory=list,
+        description="Rounds to read from `source` and to score, such as `[v4.1, v5.1]`; default: those that the "
+        "studies name. A round that a study alone names is read from the facts where the project has them.",
+    )
+    source: Place = Field(
+        default="",
+        description="Where the results of `rounds` are read from: `facts` (tables of every run that come with the "
+        "project; the default), `repository` (a clone of the round's public one), or a folder that holds for every "
+        "round a tree `<round>/` or an archive `training_results_<round>.tar.xz` (or `.tar.gz`, `.tar`).",
+    )
+    repository: Place = Field(
+        default="",
+        description="URL to clone, with `{round}` where the round's name stands; default: the round's public one.",
+    )
+    commits: Annotated[dict[RoundName, Commit], BeforeValidator(_unsaid({}))] = Field(
+        default_factory=dict,
+        description="Commits to clone (40 hex digits), by round; default: the one that the round's rules pin.",
+    )
+    rules: Place = Field(
+        default="",
+        description="A folder of rule files of your own (`rounds/`, `benchmarks/`), which add a round or a benchmark.",
+    )
+
+    @model_validator(mode="after")
+    def _something_is_cloned(self) -> "Mlperf":
+        if (self.repository or self.commits) and self.source in ("", "facts"):
+            raise ValueError("'repository' and 'commits' say what is cloned: they need 'source: repository'")
+        return self
+
+
 class Config(BaseModel):
     """`config/config.yaml`: what `snakemake` builds."""
 
@@ -56,6 +106,9 @@ class Config(BaseModel):
         description="Names of files in `config/studies/` (without `.yaml`), or paths of CSV tables of your timings.",
     )
     criterion: Criterion = Field(default_factory=Criterion, description="The break-even criterion of every study.")
+    mlperf: Annotated[Mlperf, BeforeValidator(_unsaid({}))] = Field(
+        default_factory=Mlperf, description="Published results: rounds and their source."
+    )
     order_seed: int = Field(
         default=0, strict=True, description="Seed of the random order in which repeats are measured."
     )
@@ -76,6 +129,9 @@ class Platform(BaseModel):
         default="auto", description="Accelerators in one node, or CPU cores on a machine without any."
     )
     nodes: Count = Field(default=1, description="Nodes that one run may use.")
+    price_per_device_hour: Price | None = Field(
+        default=None, description="What a device costs per hour, in a currency of your own: gives the costs of a size."
+    )
 
 
 class Data(BaseModel):
@@ -196,10 +252,20 @@ class MlperfStudy(BaseModel):
     model_config = Strict
     source: Literal["mlperf"] = Field(description="Marks a study of published results.")
     title: Title = Field(description="The study's heading in the report.")
-    round: Literal["v4.1"] = Field(default="v4.1", description="The round whose facts the project carries.")
-    family: str = Field(default="H100-SXM", description="The accelerator family whose sizes make the curve.")
+    round: RoundName = Field(default="v4.1", description="The round, such as `v5.1`.")
+    family: Line = Field(default="H100-SXM", description="The accelerator family whose sizes make the curve.")
+    submitter: Line = Field(
+        default="auto",
+        description="Whose systems make the curve that the answer is drawn from; `auto`: of each workload, the "
+        "submitter whose sizes span most.",
+    )
+    price_per_device_hour: Price | None = Field(
+        default=None, description="What a device costs per hour, in a currency of your own: gives the costs of a size."
+    )
     workloads: dict[str, Title] = Field(
-        min_length=1, description="MLPerf benchmark names and how figures and the answer name them."
+        min_length=1,
+        description="MLPerf benchmark names, as the round's folders or as other rounds name them, and how figures and "
+        "the answer name them.",
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -10,6 +10,9 @@ from breakeven.schema.spec import slug
 
 #: A name that becomes a folder.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+#: A round of MLPerf Training: it becomes a folder too.
+ROUND = re.compile(r"v[0-9]{1,3}\.[0-9]{1,3}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 #: File systems end at 255 bytes, and a name gets suffixes.
 MAX_NAME = 100
 #: Control characters, lone surrogates, line and paragraph separators: they break a CSV, a figure or a file.
@@ -31,6 +34,18 @@ def with_slug(text: str) -> str:
     if not slug(text):
         raise ValueError("needs a letter a-z or a digit, because files are named after it")
     return text
+
+
+def round_name(value: Any) -> Any:
+    if not isinstance(value, str) or not ROUND.fullmatch(value):
+        raise ValueError("should be the name of a round, such as v4.1")
+    return value
+
+
+def commit(value: Any) -> Any:
+    if not isinstance(value, str) or not COMMIT.fullmatch(value):
+        raise ValueError("should be a commit: 40 hex digits (0-9, a-f), in quotes where all are digits")
+    return value
 
 
 #: One printable line.

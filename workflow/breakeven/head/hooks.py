@@ -47,6 +47,12 @@ def check_config_files(workflow: Any) -> None:
         guarded(lambda: YamlFile(CONFIG))
 
 
+def config_files(workflow: Any) -> list[Path]:
+    """The files that the config was merged from, the most binding first."""
+    named = [Path(os.path.relpath(path)) for path in reversed(workflow.overwrite_configfiles)]
+    return [*named, CONFIG]
+
+
 def prepare(workflow: Any) -> None:
     """Environment of every job: the package by PYTHONPATH, this interpreter first, whatever was activated."""
     package = str(Path(workflow.basedir) / "workflow")

@@ -3,12 +3,11 @@
 import csv
 import dataclasses
 import json
-import os
 import random
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,10 @@ from snakemake.io import ancient
 from breakeven.config.load import closest, load_config, load_platform, load_study, study_name
 from breakeven.config.machine import Machine, resolve
 from breakeven.config.models import Config, MeasuredStudy, MlperfStudy, PointsStudy
+from breakeven.config.places import Places
 from breakeven.config.sweep import Cell, cells, workload_title
-from breakeven.head.sources import PACKAGE
+from breakeven.config.yamlfile import YamlFile
+from breakeven.head.rounds import ROUNDS, RoundPlan, Rounds, rule_files
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, data_part, slug
 
@@ -41,7 +42,15 @@ class StudyPlan:
     data_file: str | None
     model: str
     table: str | None
-    facts: str | None
+    round: str = ""
+    """The round of published results."""
+    benchmarks: dict[str, str] = field(default_factory=dict)
+    """Slug of each workload and its benchmark's name, of published results."""
+    family: str = ""
+
+    def round_table(self, name: str) -> str:
+        """A table of the study's round."""
+        return f"{ROUNDS}/{self.round}/{name}.csv"
 
     def steps(self) -> list[str]:
         return [record.replace("record.json", "steps.npz") for record in self.records()]
@@ -59,6 +68,24 @@ class Plan:
     studies: dict[str, StudyPlan]
     specs: dict[str, Spec]
     owner: dict[str, StudyPlan]
+    rounds: dict[str, RoundPlan] = field(default_factory=dict)
+    rules_folder: Path | None = None
+    """Rule files of the user's own."""
+
+    def rounds_from(self, *kinds: str) -> str:
+        """A regular expression that matches the rounds whose results come from there, and nothing else."""
+        return "|".join(re.escape(name) for name, found in self.rounds.items() if found.source in kinds) or "(?!)"
+
+    def rule_files(self) -> list[str]:
+        return rule_files(self.rules_folder)
+
+    def rules_arguments(self) -> list[str]:
+        return ["--rules", str(self.rules_folder)] if self.rules_folder else []
+
+    def extract_arguments(self, wildcards: Any) -> list[str]:
+        found = self.rounds[wildcards.round]
+        of = ["--repository", found.repository, "--commit", found.commit] if found.commit else []
+        return [*of, *self.rules_arguments()]
 
     def of(self, source: str) -> list[StudyPlan]:
         return [study for study in self.studies.values() if study.source == source]
@@ -143,39 +170,65 @@ def model_dir(spec: Spec) -> str:
     return spec.workload.model if (spec.workload.revision or "").startswith("folder-") else ""
 
 
-def make_plan(raw: Mapping[str, Any], config_file: Path = Path("config/config.yaml")) -> Plan:
-    """Expand every study the config names. Raises UserError for the first thing that cannot be."""
-    config = load_config(raw, config_file)
+def make_plan(
+    raw: Mapping[str, Any],
+    config_files: Sequence[Path] = (Path("config/config.yaml"),),
+    command_line: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Expand every study the config names. Raises UserError for the first thing that cannot be.
+
+    ``raw``: the config as Snakemake merged it. ``config_files``: what it was merged from, the most binding first and
+    the workflow's own last; ``command_line``: the keys of ``--config``.
+    """
+    own = config_files[-1]
+    places = Places.of(raw, config_files, command_line)
+    config = load_config(raw, own, places)
+    rounds = Rounds(config.mlperf, places)
     studies: dict[str, StudyPlan] = {}
     specs: dict[str, Spec] = {}
     owner: dict[str, StudyPlan] = {}
-    for entry in config.studies:
+    for number, entry in enumerate(config.studies):
         name = study_name(entry)
         if name in studies:
-            raise UserError(f"{config_file}: two entries of 'studies' are named '{name}'. Rename one of the files.")
-        studies[name] = study = _expand(entry, name, config, config_file.parent)
+            where = places.where(["studies", number])
+            raise UserError(f"{where}: two entries of 'studies' are named '{name}'. Rename one of the files.")
+        studies[name] = study = _expand(entry, name, rounds, own.parent)
         for cell in study.cells:
             specs[cell.run_id] = cell.spec
             # A run shared by studies is limited by the most patient of them.
             if cell.run_id not in owner or owner[cell.run_id].timeout_min < study.timeout_min:
                 owner[cell.run_id] = study
-    return Plan(config, studies, specs, owner)
+    return Plan(config, studies, specs, owner, rounds.found, rounds.rules_folder)
 
 
-def facts_path(study: MlperfStudy) -> Path:
-    return PACKAGE / "mlperf" / "facts" / f"{study.round}_runs.csv"
-
-
-def refuse_unknown_facts(study: MlperfStudy, place: str) -> None:
-    """Benchmarks and families are what the round's facts hold, so a typing error is found before anything runs."""
-    with facts_path(study).open(newline="") as file:
-        held = {(row["benchmark"], row["accelerator_family"]) for row in csv.DictReader(file)}
-    for benchmark in study.workloads:
-        if benchmark not in (known := {name for name, _ in held}):
-            raise UserError(f"{place}: workloads: unknown benchmark '{benchmark}'. {closest(benchmark, known)}")
-        if study.family not in (families := {family for name, family in held if name == benchmark}):
+def refuse_unknown_workloads(study: MlperfStudy, found: RoundPlan, file: YamlFile) -> None:
+    """A typing error is found before anything runs: in a benchmark always, in a family or submitter where the facts
+    that come with the project say what there is. Of other sources it shows when their results have been read."""
+    rules = found.rules
+    for name in study.workloads:
+        if rules.benchmark(name) is None:
             raise UserError(
-                f"{place}: family '{study.family}' has no result of '{benchmark}'. {closest(study.family, families)}"
+                f"{file.where(['workloads', name])}: workloads: unknown benchmark '{name}' of round {rules.name}. "
+                f"{closest(name, rules.benchmarks)}"
+            )
+    if found.source != "facts":
+        return
+    with Path(found.path).open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    for name in study.workloads:
+        benchmark = rules.benchmark(name)
+        of_workload = [row for row in rows if benchmark and row["benchmark"] == benchmark.folder]
+        families = {row["accelerator_family"] for row in of_workload}
+        if study.family not in families:
+            raise UserError(
+                f"{file.where(['family'])}: family '{study.family}' has no result of '{name}' in round {rules.name}. "
+                f"{closest(study.family, families)}"
+            )
+        submitters = {row["submitter"] for row in of_workload if row["accelerator_family"] == study.family}
+        if study.submitter not in ("auto", *submitters):
+            raise UserError(
+                f"{file.where(['submitter'])}: submitter '{study.submitter}' has no result of '{name}' on "
+                f"{study.family} in round {rules.name}. {closest(study.submitter, submitters)}"
             )
 
 
@@ -190,7 +243,7 @@ def table_titles(study: PointsStudy, name: str) -> list[str]:
     return list(dict.fromkeys(timings["workload"]))
 
 
-def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
+def _expand(entry: str, name: str, rounds: Rounds, folder: Path) -> StudyPlan:
     study, file = load_study(entry, folder / "studies")
     place = str(file.path) if file else entry
     machine: Machine | None = None
@@ -200,7 +253,8 @@ def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
         found = cells(study, machine, place)
         titles = [workload_title(study.workload)]
     elif isinstance(study, MlperfStudy):
-        refuse_unknown_facts(study, place)
+        assert file is not None  # only a table of timings is a study without a file
+        refuse_unknown_workloads(study, rounds.named(study.round, file.where(["round"])), file)
         titles = list(study.workloads.values())
     else:
         if not Path(study.table).is_file():
@@ -236,5 +290,9 @@ def _expand(entry: str, name: str, config: Config, folder: Path) -> StudyPlan:
         else None,
         model=study.workload.model if isinstance(study, MeasuredStudy) else "",
         table=study.table if isinstance(study, PointsStudy) else None,
-        facts=os.path.relpath(facts_path(study)) if isinstance(study, MlperfStudy) else None,
+        round=study.round if isinstance(study, MlperfStudy) else "",
+        benchmarks={slug(title): name for name, title in study.workloads.items()}
+        if isinstance(study, MlperfStudy)
+        else {},
+        family=study.family if isinstance(study, MlperfStudy) else "",
     )

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
+from breakeven.head.drawing import Drawing
 from breakeven.head.plan import STUDIES, Plan, StudyPlan
+from breakeven.head.rounds import ROUNDS
 
 TABLES = ("points.csv", "efficiency.csv", "breakeven.csv")
 MEASURED_TABLES = ("runs.csv", "equivalence.csv")
-FIGURES = ("time", "efficiency")
+ROUND_TABLES = ("runs.csv", "anomalies.csv", "scores.csv", "critical_batch.csv", "reference.csv")
 REPORT = "results/report.html"
 ANSWER = "results/answer.txt"
 
@@ -34,14 +36,17 @@ class Targets:
         """Records and their arrays: a run that lost either is measured again."""
         return list(dict.fromkeys(path for s in self.plan.of("measured") for path in (*s.records(), *s.steps())))
 
-    def studies(self, source: str) -> list[str]:
-        return [path for study in self.plan.of(source) for path in _study(study)]
+    def rounds(self) -> list[str]:
+        return [f"{ROUNDS}/{name}/{table}" for name in self.plan.rounds for table in ROUND_TABLES]
+
+    def published(self) -> list[str]:
+        return [*self.rounds(), *(path for study in self.plan.of("mlperf") for path in self._study(study))]
 
     def figures(self) -> list[str]:
-        return [path for study in self.plan.studies.values() for path in _figures(study)]
+        return [path for study in self.plan.studies.values() for path in Drawing(self.plan).files(study)]
 
     def report_inputs(self) -> list[str]:
-        return [path for study in self.plan.studies.values() for path in _study(study)]
+        return [*self.rounds(), *(path for study in self.plan.studies.values() for path in self._study(study))]
 
     def report(self) -> list[str]:
         return [REPORT, ANSWER]
@@ -49,28 +54,24 @@ class Targets:
     def results(self) -> dict[str, list[str]]:
         """Each target's name and where a person finds what it makes."""
         studies = [f"{STUDIES}/{study.name}/" for study in self.plan.studies.values()]
-        mlperf = [f"{STUDIES}/{study.name}/" for study in self.plan.of("mlperf")]
+        rounds = [f"{ROUNDS}/{name}/" for name in self.plan.rounds]
+        published = [*rounds, *(f"{STUDIES}/{study.name}/" for study in self.plan.of("mlperf"))]
         return {
-            "all": [REPORT, ANSWER, *studies],
+            "all": [REPORT, ANSWER, *studies, *rounds],
             "plan": [],
             "data": ["results/data/", *(["results/models/"] if self.plan.hub_models() else [])],
-            "mlperf": mlperf,
+            "mlperf": published,
             "measure": ["results/runs/"],
             "figures": [f"{path}figures/" for path in studies],
             "report": [REPORT, ANSWER],
             "help": [],
         }
 
-
-def _figures(study: StudyPlan) -> list[str]:
-    folder = f"{STUDIES}/{study.name}/figures"
-    return [f"{folder}/{workload}/{figure}.svg" for workload in study.workloads for figure in FIGURES]
-
-
-def _study(study: StudyPlan) -> list[str]:
-    folder = f"{STUDIES}/{study.name}"
-    tables = (*TABLES, *MEASURED_TABLES) if study.source == "measured" else TABLES
-    return [f"{folder}/plan.json", *(f"{folder}/tables/{table}" for table in tables), *_figures(study)]
+    def _study(self, study: StudyPlan) -> list[str]:
+        folder = f"{STUDIES}/{study.name}"
+        tables = (*TABLES, *MEASURED_TABLES) if study.source == "measured" else TABLES
+        figures = Drawing(self.plan).files(study)
+        return [f"{folder}/plan.json", *(f"{folder}/tables/{table}" for table in tables), *figures]
 
 
 def help_table(workflow: Any, results: dict[str, list[str]]) -> str:

@@ -1,0 +1,55 @@
+"""Which figures a study has, and what each is drawn from. The kinds themselves are in ``figures.kinds``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from breakeven.figures.kinds import KINDS, kinds
+from breakeven.head.plan import STUDIES, Plan, StudyPlan
+from breakeven.head.rounds import ROUNDS
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    plan: Plan
+
+    def kinds(self, study: StudyPlan, workload: str) -> tuple[str, ...]:
+        """The kinds of figures of a workload, by its slug."""
+        return kinds(study.source, len(self._rounds(study, workload)))
+
+    def files(self, study: StudyPlan) -> list[str]:
+        folder = f"{STUDIES}/{study.name}/figures"
+        return [
+            f"{folder}/{workload}/{kind}.svg" for workload in study.workloads for kind in self.kinds(study, workload)
+        ]
+
+    def inputs(self, wildcards: Any) -> dict[str, str | list[str]]:
+        """Every table that a figure is drawn from, by what ``python -m breakeven.figures`` calls it."""
+        study = self.plan.studies[wildcards.study]
+        tables: dict[str, str | list[str]] = {
+            name: f"{STUDIES}/{study.name}/tables/{name}.csv" for name in ("points", "efficiency", "breakeven")
+        }
+        needed = KINDS[wildcards.figure].needs
+        if "scores" in needed:
+            # one round is one table; more of them only where they are what is drawn
+            rounds = self._rounds(study, wildcards.workload) if wildcards.figure == "rounds" else [study.round]
+            tables["scores"] = [f"{ROUNDS}/{name}/scores.csv" for name in rounds]
+        return tables | {name: study.round_table(name) for name in ("reference", "critical_batch") if name in needed}
+
+    def arguments(self, wildcards: Any) -> list[str]:
+        """The command line but for the kind and the output."""
+        study = self.plan.studies[wildcards.study]
+        words = ["--workload", study.workloads[wildcards.workload], "--source", study.source]
+        for name, paths in self.inputs(wildcards).items():
+            words += [f"--{name.replace('_', '-')}", *([paths] if isinstance(paths, str) else paths)]
+        named = {"benchmark": study.benchmarks.get(wildcards.workload, ""), "family": study.family}
+        needed = KINDS[wildcards.figure].needs
+        return words + [word for name, value in named.items() if name in needed for word in (f"--{name}", value)]
+
+    def _rounds(self, study: StudyPlan, workload: str) -> list[str]:
+        """Rounds of this invocation whose results of a workload may be compared, the study's own first."""
+        if not study.round:
+            return []
+        benchmark = self.plan.rounds[study.round].rules.benchmark(study.benchmarks[workload])
+        comparable = benchmark.comparable_rounds if benchmark else ()
+        others = [name for name in self.plan.rounds if name in comparable and name != study.round]
+        return [study.round, *others]
