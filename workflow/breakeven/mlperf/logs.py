@@ -1,175 +1,207 @@
 """One MLPerf result log to the facts of its run.
 
-A log is whatever a job printed, with ``:::MLLOG {json}`` lines among it: prefixed with ranks, in mixed encodings, out
-of order in time, now and then damaged. Only MLLOG lines are read, and one that cannot be read is counted, not fatal.
+A log has ``:::MLLOG {json}`` lines among whatever else its job printed: prefixed with ranks, in mixed encodings, out of
+order in time, now and then damaged. A line that cannot be read is counted, not fatal: ``status`` forgives it, while
+``compliance`` says what MLCommons' own checker says.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from breakeven.mlperf.benchmarks import BENCHMARKS, CLIP_AT_LEAST, FID_AT_MOST, Benchmark
+from breakeven.mlperf.compliance import Checker
+from breakeven.mlperf.loglines import ENCODING, MARK, LogLines, read_lines
+from breakeven.mlperf.rules import Benchmark, Round
+from breakeven.mlperf.training import Training
 from breakeven.schema.errors import UserError
 from breakeven.schema.status import Status
 
-MARK = ":::MLLOG"
+__all__ = ["ENCODING", "MARK", "LogLines", "RunFacts", "read_lines", "read_log", "run_facts"]
 
-#: Every byte is a latin-1 character: seven ssd logs of v4.1 are not UTF-8, and nothing read here needs more than ASCII.
-ENCODING = "latin-1"
+#: As MLCommons' parser has it: without the space after it the mark is only text.
+_TOKEN = MARK + " "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What one result log says of its run. Times are milliseconds since 1970, UTC, as logged."""
+    """What one result log says of its run. Times of day are milliseconds since 1970, UTC, as logged."""
 
     benchmark: str
+    """Folder of the benchmark in its round."""
     status: Status
     """ok: reached the target; failed: aborted, or ended without a word."""
-    run_start_ms: int | None
-    run_stop_ms: int | None
-    first_ms: int | None
+    compliance: str
+    """"" where MLCommons' log checker accepts the log; else why it does not."""
+    run_start_ms: float | None
+    run_stop_ms: float | None
+    first_ms: float | None
     """Of the first MLLOG line."""
     global_batch: int | None
     """Samples per optimiser update."""
-    samples_to_converge: int | None
+    samples_to_converge: float | None
     """Training samples until the target was reached; None where it was not, or where no evaluation says."""
+    evaluation_every_samples: float | None
+    """Samples from one evaluation to the next: convergence is only known to this. None below two evaluations."""
+    step_throughput: float | None
+    """Samples per second of the whole system while it trained, as the run itself reported; None unknown."""
+    step_throughput_note: str
+    """Why it is unknown."""
+    evaluation_s: float | None
+    """Seconds inside the clock that training stood still for evaluation; None unknown."""
+    startup_s: float | None
+    """Seconds inside the clock before training began; None unknown."""
     mllog_lines: int
     """Lines that could be read."""
     corrupted_lines: int
     """Lines with the MLLOG mark that could not be read."""
+    prefixed_lines: int
+    """MLLOG lines with something before the mark."""
+    ranks: int
+    """Different ranks named by what stands before the mark; 1 where none is named."""
+    overlong_lines: int
+    """Lines too long to be read, MLLOG or not."""
+    non_utf8: bool
+    """The log holds bytes that are not UTF-8."""
 
     @property
-    def run_time_ms(self) -> int | None:
+    def run_time_ms(self) -> float | None:
         """The timed part, start-up of the run excluded: run_stop - run_start. None where either is missing."""
         if self.run_start_ms is None or self.run_stop_ms is None:
             return None
         return self.run_stop_ms - self.run_start_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One readable MLLOG line."""
+def run_facts(lines: Iterable[str], benchmark: Benchmark, round: Round, *, devices: int | None = None) -> RunFacts:
+    """The facts of a run from the lines of its log.
 
-    time_ms: int
-    key: str
-    value: Any
-    metadata: dict[str, Any]
-
-
-@dataclass(slots=True)
-class _Counts:
-    read: int = 0
-    corrupted: int = 0
-
-
-@dataclass(slots=True)
-class _Evaluations:
-    """Evaluations seen so far, in the file's order."""
-
-    last: Entry | None = None
-    by_samples: dict[int, dict[str, float]] = field(default_factory=dict)
-    """samples → metric → value: stable_diffusion logs its two metrics of a checkpoint on separate lines."""
-
-
-def run_facts(lines: Iterable[str], benchmark: str) -> RunFacts:
-    """The facts of a run from the lines of its log. ``benchmark`` is a name in ``BENCHMARKS``."""
-    rules = BENCHMARKS[benchmark]
-    counts = _Counts()
-    evaluations = _Evaluations()
-    first_ms = global_batch = None
-    start = stop = None
-    for entry in _entries(lines, counts):
-        first_ms = entry.time_ms if first_ms is None else first_ms
-        if entry.key == "run_start" and start is None:
-            start = entry
-        elif entry.key == "run_stop" and stop is None:
-            stop = entry
-        elif entry.key == "global_batch_size" and global_batch is None:
-            global_batch = _whole(entry.value)
-        elif entry.key == "eval_accuracy":
-            _note_evaluation(entry, evaluations, rules, after_stop=stop is not None)
-
-    # By time, never by place in the file: stable_diffusion writes run_stop last, dated back to the passing checkpoint.
-    ran = start is not None and stop is not None and stop.time_ms >= start.time_ms
-    ok = ran and stop is not None and stop.metadata.get("status") == "success"
+    ``lines`` are text in latin-1, with or without their ends: ``read_lines(stream)``, which also counts what was odd.
+    ``devices``: accelerators of the system, for a throughput that is logged per accelerator and does not say of how many.
+    """
+    reader = _Reader(Checker(round), Training(benchmark))
+    reader.read(lines)
+    training, timed = reader.training, reader.training.time_ms
+    ok = timed is not None and timed >= 0 and training.succeeded
+    throughput, why_not = training.step_throughput(devices)
     return RunFacts(
-        benchmark=benchmark,
+        benchmark=benchmark.folder,
         status=Status.OK if ok else Status.FAILED,
-        run_start_ms=start.time_ms if start else None,
-        run_stop_ms=stop.time_ms if stop else None,
-        first_ms=first_ms,
-        global_batch=global_batch,
-        samples_to_converge=_samples(evaluations, rules) if ok else None,
-        mllog_lines=counts.read,
-        corrupted_lines=counts.corrupted,
+        compliance=reader.checker.verdict(),
+        run_start_ms=training.start_ms,
+        run_stop_ms=training.stop_ms,
+        first_ms=reader.first_ms,
+        global_batch=training.global_batch,
+        samples_to_converge=training.samples_to_converge() if ok else None,
+        evaluation_every_samples=training.evaluation_every_samples(),
+        step_throughput=throughput,
+        step_throughput_note=why_not,
+        evaluation_s=training.evaluation_s(),
+        startup_s=training.startup_s(),
+        mllog_lines=reader.readable,
+        corrupted_lines=reader.corrupted,
+        prefixed_lines=reader.prefixed,
+        ranks=_ranks(reader.prefixes),
+        overlong_lines=lines.overlong_lines if isinstance(lines, LogLines) else 0,
+        non_utf8=lines.non_utf8 if isinstance(lines, LogLines) else False,
     )
 
 
-def read_log(path: Path, benchmark: str) -> RunFacts:
+def read_log(path: Path, benchmark: Benchmark, round: Round, *, devices: int | None = None) -> RunFacts:
     """The facts of a run from its log file."""
     try:
-        with path.open(encoding=ENCODING) as lines:
-            return run_facts(lines, benchmark)
+        with path.open("rb") as stream:
+            return run_facts(read_lines(stream), benchmark, round, devices=devices)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror}).\nExpected an MLPerf result log (result_*.txt)."
         ) from error
 
 
-def _entries(lines: Iterable[str], counts: _Counts) -> Iterator[Entry]:
-    for line in lines:
-        # Anywhere in the line: launchers prefix ranks ("0: ") in four logs of ten.
-        _, mark, text = line.rpartition(MARK)
-        if not mark:
-            continue
-        entry = _entry(text)
-        if entry is None:
-            counts.corrupted += 1
-        else:
-            counts.read += 1
-            yield entry
+@dataclass(slots=True)
+class _Reader:
+    """Takes a log's lines apart: each MLLOG line to the checker and to what is known of training."""
+
+    checker: Checker
+    training: Training
+    first_ms: float | None = None
+    readable: int = 0
+    corrupted: int = 0
+    prefixed: int = 0
+    prefixes: set[str] = field(default_factory=set)
+
+    def read(self, lines: Iterable[str]) -> None:
+        # Whole rounds pass through here, a million lines: hence the local names.
+        decode, see, note = json.JSONDecoder().raw_decode, self.checker.see, self.training.handlers().get
+        for line in lines:
+            # The last mark of a line, as the checker has it: of two ranks' lines run together one is lost.
+            at = line.rfind(_TOKEN)
+            if at < 0:
+                self.corrupted += MARK in line
+                continue
+            if at:
+                self.prefixed += 1
+                self._note_prefix(line[:at])
+            try:
+                entry, end = decode(line, at + len(_TOKEN))
+                if end != len(line):
+                    entry = json.loads(line[at + len(_TOKEN) :].rstrip())
+            except (ValueError, RecursionError):
+                entry = _whole_line(line[at + len(_TOKEN) :])
+            if type(entry) is not dict:
+                self._corrupted()
+                continue
+            key, time_ms = entry.get("key"), entry.get("time_ms")
+            if type(time_ms) is not int or not -(2**63) < time_ms < 2**63:
+                time_ms = _time(time_ms)
+            if type(key) is not str or time_ms is None:
+                self._corrupted()
+                continue
+            self.readable += 1
+            if self.first_ms is None:
+                self.first_ms = time_ms
+            value, metadata = entry.get("value"), entry.get("metadata")
+            if "value" in entry and "metadata" in entry:
+                see(key, value, metadata, time_ms)
+            else:
+                self.checker.unreadable()
+            handler: Callable[[Any, dict[str, Any], float], None] | None = note(key)
+            if handler is not None:
+                handler(value, metadata if type(metadata) is dict else {}, time_ms)
+
+    def _corrupted(self) -> None:
+        self.corrupted += 1
+        self.checker.unreadable()
+
+    def _note_prefix(self, prefix: str) -> None:
+        if len(self.prefixes) < _MAX_PREFIXES:
+            self.prefixes.add(prefix)
 
 
-def _entry(text: str) -> Entry | None:
+def _whole_line(text: str) -> Any:
+    """A line's JSON where it does not begin at once; None if it is none."""
     try:
-        raw = json.loads(text)
+        return json.loads(text.rstrip())
     except (ValueError, RecursionError):
         return None
-    if not isinstance(raw, dict):
+
+
+def _time(raw: Any) -> float | None:
+    """Milliseconds, also as text or with a fraction; None for anything else."""
+    try:
+        time_ms = float(raw)
+    except (TypeError, ValueError, OverflowError):
         return None
-    time_ms, key, metadata = _whole(raw.get("time_ms")), raw.get("key"), raw.get("metadata") or {}
-    if time_ms is None or not isinstance(key, str) or not isinstance(metadata, dict):
-        return None
-    return Entry(time_ms=time_ms, key=key, value=raw.get("value"), metadata=metadata)
+    return time_ms if abs(time_ms) < 2**63 else None
 
 
-def _whole(value: Any) -> int | None:
-    """A count or a time as an integer; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if value == value and abs(value) < 2**63 and int(value) == value else None
+_MAX_PREFIXES = 100_000
+
+#: "3: ", " 12: ", "[1,3]<stdout>:", "rank3: "
+_RANK = re.compile(r"\s*(?:\[\d+,(\d+)\]|\[?(?:rank)?\s?(\d+)\]?)\s*(?:<\w+>)?\s*:\s*")
 
 
-def _note_evaluation(entry: Entry, evaluations: _Evaluations, rules: Benchmark, after_stop: bool) -> None:
-    if rules.converged == "last evaluation":
-        if not after_stop:  # an evaluation still running when the target was reached says nothing of reaching it
-            evaluations.last = entry
-        return
-    samples, metric = _whole(entry.metadata.get(rules.samples_key)), entry.metadata.get("metric")
-    if samples is not None and isinstance(metric, str) and isinstance(entry.value, int | float):
-        evaluations.by_samples.setdefault(samples, {})[metric] = float(entry.value)
-
-
-def _samples(evaluations: _Evaluations, rules: Benchmark) -> int | None:
-    """Samples until the target, for a run that reached it."""
-    if rules.converged == "first passing checkpoint":
-        passing = (samples for samples, metrics in evaluations.by_samples.items() if _passes(metrics))
-        return min(passing, default=None)
-    units = _whole(evaluations.last.metadata.get(rules.samples_key)) if evaluations.last else None
-    return None if units is None else units * rules.samples_per_unit
-
-
-def _passes(metrics: dict[str, float]) -> bool:
-    return metrics.get("FID", float("inf")) <= FID_AT_MOST and metrics.get("CLIP", 0.0) >= CLIP_AT_LEAST
+def _ranks(prefixes: set[str]) -> int:
+    found = {match[1] or match[2] for match in map(_RANK.fullmatch, prefixes) if match}
+    return max(1, len(found))
