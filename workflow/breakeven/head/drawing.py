@@ -28,12 +28,13 @@ class Drawing:
         tables: dict[str, str | list[str]] = {
             name: f"{STUDIES}/{study.name}/tables/{name}.csv" for name in ("points", "efficiency", "breakeven")
         }
-        needed = KINDS[wildcards.figure].needs
-        if "scores" in needed:
-            # one round is one table; more of them only where they are what is drawn
+        if study.source == "mlperf":
+            # Its own round's scores stand behind every kind; those of others only where rounds are what is drawn.
             rounds = self._rounds(study, wildcards.workload) if wildcards.figure == "rounds" else [study.round]
             tables["scores"] = [f"{ROUNDS}/{name}/scores.csv" for name in rounds]
-        return tables | {name: study.round_table(name) for name in ("reference", "critical_batch") if name in needed}
+            needed = KINDS[wildcards.figure].needs
+            tables |= {name: study.round_table(name) for name in ("reference", "critical_batch") if name in needed}
+        return tables
 
     def arguments(self, wildcards: Any) -> list[str]:
         """The command line but for the kind and the output."""
@@ -41,9 +42,9 @@ class Drawing:
         words = ["--workload", study.workloads[wildcards.workload], "--source", study.source]
         for name, paths in self.inputs(wildcards).items():
             words += [f"--{name.replace('_', '-')}", *([paths] if isinstance(paths, str) else paths)]
-        named = {"benchmark": study.benchmarks.get(wildcards.workload, ""), "family": study.family}
-        needed = KINDS[wildcards.figure].needs
-        return words + [word for name, value in named.items() if name in needed for word in (f"--{name}", value)]
+        if study.source == "mlperf":
+            words += ["--benchmark", study.benchmarks[wildcards.workload], "--family", study.family]
+        return words
 
     def _rounds(self, study: StudyPlan, workload: str) -> list[str]:
         """Rounds of this invocation whose results of a workload may be compared, the study's own first."""

@@ -218,6 +218,12 @@ def refuse_unknown_workloads(study: MlperfStudy, found: RoundPlan, file: YamlFil
     for name in study.workloads:
         benchmark = rules.benchmark(name)
         of_workload = [row for row in rows if benchmark and row["benchmark"] == benchmark.folder]
+        if not of_workload:
+            held = {row["benchmark"] for row in rows}
+            raise UserError(
+                f"{file.where(['workloads', name])}: workloads: the facts of round {rules.name} hold no result of "
+                f"'{name}'. {closest(name, held)}"
+            )
         families = {row["accelerator_family"] for row in of_workload}
         if study.family not in families:
             raise UserError(
