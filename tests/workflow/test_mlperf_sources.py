@@ -155,6 +155,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         r"my\.yaml, line 2: mlperf\.source: nowhere: no such folder.*'facts' and 'repository' are sources",
     ),
     "a file": ({"source": "Snakefile"}, r"mlperf\.source: Snakefile: a file\. Name the folder that it lies in"),
+    "braces": ({"source": "a {x} b"}, r"line 2: mlperf\.source: a \{x\} b: Snakemake takes braces for a wildcard"),
     "a folder without the round": (
         {"source": "config"},
         r"my\.yaml, line 2: mlperf\.source: config: no results of round 'v4\.1' in it\. Looked for a tree 'v4\.1/' and "

@@ -72,6 +72,11 @@ class Rounds:
     found: dict[str, RoundPlan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for key in ("source", "rules"):
+            if set("{}") & set(path := getattr(self.mlperf, key)):
+                raise UserError(
+                    f"{self.where(key)}: mlperf.{key}: {path}: Snakemake takes braces for a wildcard. Rename it."
+                )
         if self.mlperf.rules:
             _refuse_no_rules(self.rules_folder, f"{self.where('rules')}: mlperf.rules: {self.mlperf.rules}")
         for number, name in enumerate(self.mlperf.rounds):
