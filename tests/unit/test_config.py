@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from breakeven.config.load import load_config, load_platform, load_study, study_name
-from breakeven.config.machine import Machine
+from breakeven.config.machine import Machine, resolve
 from breakeven.config.models import MeasuredStudy
+from breakeven.config.places import Places
 from breakeven.config.sweep import cells
 from breakeven.config.values import CONFIG, TECHNIQUE_OPTIONS, kind_of
 from breakeven.config.yamlfile import YamlFile
@@ -218,3 +219,24 @@ def test_a_platform_has_a_size_that_exists(key: str, value: int, tmp_path: Path)
     (tmp_path / "big.yaml").write_text(f"title: big\n{key}: {value}\n")
     with pytest.raises(UserError, match=rf"big\.yaml, line 2: '{key}'.*Found {value}"):
         load_platform("big", tmp_path)
+
+
+def test_a_platform_may_say_what_a_device_costs_per_hour(tmp_path: Path) -> None:
+    (tmp_path / "ours.yaml").write_text("title: ours\ndevice_kind: cpu\nprice_per_device_hour: 2.5\n")
+    assert resolve(load_platform("ours", tmp_path)).price_per_device_hour == 2.5
+    (tmp_path / "ours.yaml").write_text("title: ours\nprice_per_device_hour: -1\n")
+    with pytest.raises(UserError, match=r"ours\.yaml, line 2: 'price_per_device_hour': Input should be greater than 0"):
+        load_platform("ours", tmp_path)
+
+
+def test_an_error_names_who_wrote_the_value(tmp_path: Path) -> None:
+    """Of the files that a config was merged from, the one whose value it is; else the command line."""
+    own, beside = tmp_path / "config.yaml", tmp_path / "my.yaml"
+    own.write_text("studies: [s]\nmlperf:\n  source: facts\n")
+    beside.write_text("mlperf:\n\n  rounds: [v4.1]\n")
+    raw = {"studies": ["s"], "mlperf": {"source": "facts", "rounds": ["v4.1"], "rules": "x"}}
+    places = Places.of(raw, [beside, own], {"mlperf": {"rules": "x"}})
+    assert places.where(["mlperf", "source"]) == f"{own}, line 3"
+    assert places.where(["mlperf", "rounds", 0]) == f"{beside}, line 3"
+    assert places.where(["mlperf", "rules"]) == "--config mlperf"
+    assert places.where(["criterion"]) == str(own)

@@ -148,6 +148,14 @@ def test_a_step_without_a_real_time_gives_no_times_and_a_point_that_says_so(bad:
     assert point["source"].endswith("/r1/record.json: no finite step times past its warm-up")
 
 
+@pytest.mark.parametrize("price", [2.5, None])
+def test_the_price_of_a_platform_reaches_the_points(price: float | None) -> None:
+    of_price = plan([spec()])
+    of_price["machine"]["price_per_device_hour"] = price
+    (found,) = record_points(of_price, table([run(spec(), steps())]))["price_per_device_hour"]
+    assert found == price
+
+
 def test_a_step_of_the_warm_up_may_be_anything() -> None:
     step_s = steps()
     step_s[0, 0] = np.nan
