@@ -261,7 +261,5 @@ class _Layer:
 
 
 def _described(target: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{entry + ' ' if entry else ''}{' and '.join(str(one) for one in conditions)}"
-        for entry, conditions in target.items()
-    )
+    bounds = {entry: " and ".join(map(str, conditions)) for entry, conditions in target.items()}
+    return ", ".join(f"{entry} {bound}".strip() for entry, bound in bounds.items())

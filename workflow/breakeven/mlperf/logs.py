@@ -50,7 +50,7 @@ class RunFacts:
     step_throughput_note: str
     """Why it is unknown."""
     evaluation_s: float | None
-    """Seconds inside the clock that training stood still for evaluation; None unknown."""
+    """Seconds inside the clock that training stood still for evaluation, or was of no use; None unknown."""
     startup_s: float | None
     """Seconds inside the clock before training began; None unknown."""
     mllog_lines: int
@@ -78,7 +78,7 @@ def run_facts(lines: Iterable[str], benchmark: Benchmark, round: Round, *, devic
     """The facts of a run from the lines of its log.
 
     ``lines`` are text in latin-1, with or without their ends: ``read_lines(stream)``, which also counts what was odd.
-    ``devices``: accelerators of the system, for a throughput that is logged per accelerator and does not say of how many.
+    ``devices``: accelerators of the system, where throughput is logged per accelerator and the log does not count them.
     """
     reader = _Reader(Checker(round), Training(benchmark))
     reader.read(lines)

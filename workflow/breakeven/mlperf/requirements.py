@@ -1,7 +1,7 @@
 """What MLCommons' log checker asks of a log, as data: per key how often it must stand and what must hold of its lines.
 
 The words a rule file may use are the fields of ``Requirement`` and the names in ``CONDITIONS``. A log's line passes a
-condition if the condition is true; one that cannot be evaluated (text where a number should be) fails, as it does there.
+condition that is true of it; one that cannot be evaluated (text where a number should be) fails, as it does there.
 """
 
 import math
@@ -14,7 +14,7 @@ Selects = Literal["", "division", "benchmark", "variant"]
 
 
 class RuleProblem(Exception):
-    """Something is wrong at ``place``, the keys that lead to it in a rule file; ``str()`` says what, and what is right."""
+    """Something is wrong at ``place``, the keys leading to it in a rule file; ``str()`` says what and what is right."""
 
     def __init__(self, message: str, *place: str) -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ class Requirement:
     target: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     """What must hold of the value of at least one line, by entry of the value ("" the value itself)."""
     selects: Selects = ""
-    """The value names what else applies: the division, the benchmark of that division, or a variant of that benchmark."""
+    """The value names what else applies: the division, its rules for a benchmark, or a variant of that benchmark."""
     remember: tuple[float, float] | Literal["", "value"] = ""
     """What later conditions can use under this key: the value, or (steps, at batch) scaled to the log's batch."""
     gathers: Gathers | None = None

@@ -1,4 +1,4 @@
-"""The rules of MLPerf Training's rounds, read from data: ``rules/rounds/<round>.yaml``, ``rules/benchmarks/<workload>.yaml``.
+"""The rules of MLPerf Training's rounds, as data: ``rules/rounds/<round>.yaml``, ``rules/benchmarks/<name>.yaml``.
 
 A folder of one's own with the same two subfolders adds to these: a round or benchmark that MLCommons has yet to hold
 is two files. A file there wins over ours of the same name; ``like: v5.1`` takes from another what a file leaves out.
@@ -94,7 +94,7 @@ class Benchmark:
     throughput: tuple[ThroughputSource, ...]
     """The first that a log has is taken."""
     evaluation: Evaluation
-    """stops_training: inside the clock; overlapped: beside training; untimed: after the clock has stopped."""
+    """stops_training: inside the clock; overlapped: training soon goes on beside it; untimed: after the clock stopped."""
     comparable_rounds: tuple[str, ...]
     """Rounds whose results of this workload measure the same work: equal model, data and target."""
     log: Mapping[str, Requirements]
@@ -142,7 +142,7 @@ def load_round(name: str, extra: Path | None = None) -> Round:
     """The rules of a round. Raises UserError if there are none, or naming file, key and what would be right."""
     if extra is not None and not extra.is_dir():
         raise UserError(
-            f"{extra}: no such folder.\nExpected a folder of rules: rounds/<round>.yaml, benchmarks/<name>.yaml."
+            f"{extra}: no such folder.\nExpected a folder of rules, with .yaml files in rounds/ and benchmarks/."
         )
     files = _files("rounds", extra)
     if name not in files:
@@ -182,7 +182,7 @@ class _Places:
 
 
 def _files(kind: str, extra: Path | None) -> dict[str, Path]:
-    found = {}
+    found: dict[str, Path] = {}
     for folder in (HERE, extra):
         if folder is not None:
             found |= {path.stem: path for path in sorted((folder / kind).glob("*.yaml"))}

@@ -1,8 +1,9 @@
-"""What a log says of the training itself: when it was timed, how far it got, how fast, and what else the clock ran for."""
+"""What a log says of the training itself: when it was timed, how far it got, how fast, what else the clock ran for."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -44,6 +45,10 @@ class Training:
     _evaluating_since_ms: float | None = None
     _evaluated_ms: float = 0.0
     _evaluations_ended: int = 0
+    _last_evaluation_ms: float | None = None
+    """Start of the last evaluation."""
+    _last_stall_ms: float = 0.0
+    """How long training stood still for it."""
     _evaluated_at: set[float] = field(default_factory=set)
     """Units trained on at each evaluation."""
     _last_units: float | None = None
@@ -83,6 +88,7 @@ class Training:
     def _run_stop(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         if self.time_ms is None:
             self.stop_ms = time_ms
+            self._await_last_evaluation(time_ms)
             self.succeeded = metadata.get("status") == "success"
 
     def _global_batch(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
@@ -94,17 +100,27 @@ class Training:
     def _training_begins(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         if self._began_ms is None and self.start_ms is not None and time_ms >= self.start_ms:
             self._began_ms = time_ms
+        if self.benchmark.evaluation == "overlapped":
+            self._evaluation_ends(value, metadata, time_ms)
 
     def _evaluation_begins(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         # Ranks may all log it: an evaluation lasts from the first that begins to the first that ends.
         if self._evaluating_since_ms is None and self.start_ms is not None and self.stop_ms is None:
-            self._evaluating_since_ms = time_ms
+            self._evaluating_since_ms = self._last_evaluation_ms = time_ms
+            self._last_stall_ms = 0.0
 
     def _evaluation_ends(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         if self._evaluating_since_ms is not None and self.stop_ms is None:
-            self._evaluated_ms += max(0.0, time_ms - self._evaluating_since_ms)
+            self._last_stall_ms = max(0.0, time_ms - self._evaluating_since_ms)
+            self._evaluated_ms += self._last_stall_ms
             self._evaluating_since_ms = None
             self._evaluations_ended += 1
+
+    def _await_last_evaluation(self, time_ms: float) -> None:
+        """Training beside the last evaluation is not needed: what the clock waits for is the evaluation's end."""
+        if self.benchmark.evaluation == "overlapped" and self._last_evaluation_ms is not None:
+            self._evaluated_ms += max(0.0, time_ms - self._last_evaluation_ms - self._last_stall_ms)
+            self._evaluating_since_ms = None
 
     def _evaluation(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         units = number(metadata.get(self.benchmark.convergence.key))
@@ -120,17 +136,12 @@ class Training:
     def _stats(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         if not isinstance(value, dict):
             return
+        timed, over = self.start_ms is not None and self.stop_ms is None, self.stop_ms is not None
         for source, mean in zip(self.benchmark.throughput, self._reported, strict=True):
             reported = number(value.get(source.stat))
-            in_part = (
-                self.stop_ms is not None if source.after_run else self.start_ms is not None and self.stop_ms is None
-            )
-            if (
-                in_part
-                and reported is not None
-                and reported > 0
-                and (not source.without or source.without not in value)
-            ):
+            if reported is None or reported <= 0 or (source.without and source.without in value):
+                continue
+            if over if source.after_run else timed:
                 mean.add(reported)
 
     def _samples_per_unit(self) -> float | None:
@@ -157,11 +168,11 @@ class Training:
         at, per_unit = sorted(self._evaluated_at), self._samples_per_unit()
         if len(at) < 2 or per_unit is None:
             return None
-        return median(later - earlier for earlier, later in zip(at, at[1:], strict=False)) * per_unit
+        return median(later - earlier for earlier, later in pairwise(at)) * per_unit
 
     def evaluation_s(self) -> float | None:
-        """Seconds inside the clock that training stood still."""
-        if self.benchmark.evaluation != "stops_training":
+        """Seconds inside the clock that training stood still, or was of no use."""
+        if self.benchmark.evaluation == "untimed":
             return 0.0
         return self._evaluated_ms / 1000 if self._evaluations_ended else None
 
@@ -191,10 +202,11 @@ class Training:
                 return None, "the log tracks throughput per accelerator but not how many there are"
             rate *= accelerators
         if source.includes_evaluation:
-            time_ms, evaluated_s = self.time_ms, self.evaluation_s()
-            if time_ms is None or evaluated_s is None or not evaluated_s * 1000 < time_ms:
+            evaluated_s = self.evaluation_s()
+            spent_s = (self.time_ms or 0) / 1000 - (self.startup_s() or 0)
+            if evaluated_s is None or not evaluated_s < spent_s:
                 return None, "the log tracks throughput with evaluations but not how long these took"
-            rate *= time_ms / (time_ms - evaluated_s * 1000)
+            rate *= spent_s / (spent_s - evaluated_s)
         return (rate, "") if math.isfinite(rate) else (None, "the log tracks a throughput that is not finite")
 
 
