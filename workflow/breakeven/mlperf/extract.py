@@ -1,210 +1,262 @@
-"""A round's results repository to the table of run facts.
+"""A round's results repository to the table of its runs and the list of what was not as it should be.
 
-``python -m breakeven.mlperf.extract ARCHIVE_OR_TREE --out workflow/breakeven/mlperf/facts/v4.1_runs.csv``
+``python -m breakeven.mlperf.extract SOURCE --round v4.1 --runs runs.csv --anomalies anomalies.csv``
+
+One pass over the source, logs read by several processes. What is written depends on the source and the rules alone: not
+on the number of processes, nor on whether the source is a tree or an archive of it.
 """
 
 import argparse
-import io
-import json
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from breakeven.mlperf.accelerators import family
-from breakeven.mlperf.archive import ResultFile, SystemFile, repository_files
-from breakeven.mlperf.benchmarks import BENCHMARKS
-from breakeven.mlperf.logs import ENCODING, RunFacts, run_facts
-from breakeven.mlperf.table import RunRow, facts_csv
+from breakeven.mlperf.anomalies import Anomaly, anomalies_csv
+from breakeven.mlperf.layout import Place, Role
+from breakeven.mlperf.logs import RunFacts
+from breakeven.mlperf.pool import available_processes, spread
+from breakeven.mlperf.reading import Outcome, Task, Unread, read_stream, read_tasks
+from breakeven.mlperf.resultset import ResultSet, SmallFile, set_anomalies, set_rows
+from breakeven.mlperf.rules import Round, load_round
+from breakeven.mlperf.source import Source, SourceFile
+from breakeven.mlperf.systems import Problem, System, read_system
+from breakeven.mlperf.table import RunRow, facts_csv, printable
 from breakeven.schema.command import command
 from breakeven.schema.errors import UserError
 from breakeven.schema.files import write_text
-from breakeven.schema.status import Status
+
+#: JSON files are some kilobytes; a longer one is no description.
+JSON_CAP_BYTES = 1 << 20
+
+#: Larger files of an archive are read where they stand, as a stream; others are handed over whole.
+HANDED_OVER_BYTES = 32 << 20
+
+#: A batch is handed over when it has as much as this: little enough to keep all processes busy to the end.
+BATCH_BYTES = 1 << 20
+BATCH_FILES = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class System:
-    """What a system description says that a table of runs needs."""
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    rows: list[RunRow]
+    """Sorted by submitter, system, benchmark and run."""
+    anomalies: list[Anomaly]
 
-    name: str
-    accelerator: str
-    family: str
-    nodes: int
-    accelerators_per_node: int
-    division: str
-    status: str
+
+def extract(
+    source: Path, rules: Round, *, repository: str = "", commit: str = "", processes: int | None = None
+) -> Extraction:
+    """The runs of every result set whose system is described and whose benchmark the round has.
+
+    ``repository`` and ``commit`` are where the source comes from, as the rows shall say. Raises UserError for a source
+    that cannot be read or holds no results.
+    """
+    found = _read(Source(source), rules, processes or available_processes())
+    rows: list[RunRow] = []
+    anomalies = [*found.anomalies]
+    sets = [found.sets[key] for key in sorted(found.sets)]
+    duplicates = _duplicates(sets, rules)
+    described: dict[tuple[str, str], System | None] = {}
+    for one in sets:
+        note = partial(_noted, rules, one)
+        benchmark = rules.benchmark(one.benchmark)
+        if benchmark is None:
+            anomalies.append(note(kind="unknown_benchmark", count=len(one.logs)))
+            continue
+        place = (one.submitter, one.system)
+        if place not in described:
+            described[place], problems = _system(found, *place)
+            anomalies += [
+                note(kind=it.kind, detail=it.detail, benchmark="", file=_description(*place)) for it in problems
+            ]
+        system = described[place]
+        if system is None:
+            anomalies.append(note(kind="no_system_description", count=len(one.logs)))
+            continue
+        duplicate_of = duplicates.get(one.folder, "")
+        rows += set_rows(one, benchmark, rules, system, duplicate_of, repository, commit)
+        anomalies += [note(**fields) for fields in set_anomalies(one, benchmark, rules, duplicate_of)]
+    if not rows:
+        raise UserError(_why_nothing(source, rules, anomalies))
+    return Extraction(rows, sorted(set(anomalies)))
+
+
+def _why_nothing(source: Path, rules: Round, anomalies: list[Anomaly]) -> str:
+    kinds = {anomaly.kind for anomaly in anomalies}
+    why = f"holds no results that can be read as round {rules.name}'s"
+    if "no_system_description" in kinds:
+        return (
+            f"{source}: {why}: no system is described.\nExpected <submitter>/systems/<system>.json beside the results."
+        )
+    if "unknown_benchmark" in kinds:
+        there = ", ".join(sorted({it.benchmark for it in anomalies if it.kind == "unknown_benchmark"})[:10])
+        return f"{source}: {why}.\nBenchmarks there: {there}; the round's: {', '.join(rules.benchmarks)}."
+    return f"{source}: {why}.\nExpected <submitter>/results/<system>/<benchmark>/result_*.txt."
+
+
+# Reading
 
 
 @dataclass(slots=True)
-class Submission:
-    """One submitter's runs of one benchmark on one system."""
+class _Found:
+    """Everything read of a source."""
 
-    submitter: str
-    system: str
-    benchmark: str
-    scaling_factor: float = 1.0
-    runs: dict[str, RunFacts] = field(default_factory=dict)
-    """Path of the log inside the repository → facts."""
-
-    @property
-    def folder(self) -> str:
-        return f"{self.submitter}/results/{self.system}/{self.benchmark}"
+    sets: dict[tuple[str, str, str], ResultSet] = field(default_factory=dict)
+    systems: dict[tuple[str, str], SmallFile] = field(default_factory=dict)
+    anomalies: list[Anomaly] = field(default_factory=list)
 
 
-def extract(source: Path, round_name: str) -> list[RunRow]:
-    """One row per submission and run of the benchmarks known, sorted by submitter, system, benchmark and run."""
-    submissions: dict[tuple[str, str, str], Submission] = {}
-    descriptions: dict[tuple[str, str], tuple[str, bytes]] = {}
-    for file in repository_files(source):
-        if isinstance(file, SystemFile):
-            descriptions[file.submitter, file.system] = (file.path, file.read())
-        elif file.benchmark in BENCHMARKS:
-            key = (file.submitter, file.system, file.benchmark)
-            _add(submissions.setdefault(key, Submission(*key)), file)
-    if not submissions:
-        raise UserError(
-            f"{source}: holds no results of {', '.join(BENCHMARKS)}.\n"
-            "Expected an MLPerf Training results repository: <submitter>/results/<system>/<benchmark>/result_*.txt."
-        )
-    ordered = [submissions[key] for key in sorted(submissions)]
-    duplicates = _duplicates(ordered)
-    rows: list[RunRow] = []
-    for submission in ordered:
-        place = (submission.submitter, submission.system)
-        if place not in descriptions:
-            raise UserError(
-                f"{source}: {submission.folder} has no system description.\n"
-                f"Expected {submission.submitter}/systems/{submission.system}.json."
-            )
-        rows += _rows(submission, _system(*descriptions[place]), duplicates.get(submission.folder, ""), round_name)
-    return rows
+#: Which file: top, place, and its number in the order of the source. A name may come twice in an archive, and
+#: the later one holds.
+_Key = tuple[str, Place, int]
+#: What was read of a file; None where nobody asked.
+_Read = Outcome | SmallFile | None
 
 
-def _add(submission: Submission, file: ResultFile) -> None:
-    if file.name == "scaling.json":
-        factor = _json(file.path, file.read()).get("scaling_factor")
-        if not isinstance(factor, int | float) or isinstance(factor, bool) or factor <= 0:
-            raise UserError(f"{file.path}: scaling_factor is {factor!r}; it must be a number above 0.")
-        submission.scaling_factor = float(factor)
-    elif re.fullmatch(r"result_.*\.txt", file.name):
-        with io.TextIOWrapper(io.BytesIO(file.read()), encoding=ENCODING) as lines:
-            submission.runs[file.path] = run_facts(lines, file.benchmark)
+def _read(source: Source, rules: Round, processes: int) -> _Found:
+    read: list[tuple[_Key, _Read]] = []
+    work = partial(read_tasks, rules=rules)
+    with closing(spread(work, _batches(source, rules, read), processes)) as results:
+        for outcomes in results:
+            read += outcomes
+    found = _Found()
+    for (top, place, _), outcome in sorted(read, key=lambda item: item[0][2]):
+        if top == source.top:
+            _sort_in(found, place, outcome)
+    for oddity in source.oddities:
+        path = "/".join(oddity.parts)
+        anomaly = Anomaly(round=rules.name, kind=oddity.kind, file=printable(path), detail=printable(oddity.detail))
+        found.anomalies.append(anomaly)
+    return found
 
 
-def _system(path: str, description: bytes) -> System:
-    raw = _json(path, description)
-    return System(
-        name=_text(raw, "system_name", path),
-        accelerator=_text(raw, "accelerator_model_name", path),
-        family=family(_text(raw, "accelerator_model_name", path), path),
-        nodes=_count(raw, "number_of_nodes", path),
-        accelerators_per_node=_count(raw, "accelerators_per_node", path),
-        division=_text(raw, "division", path),
-        status=_text(raw, "status", path),
-    )
+def _batches(source: Source, rules: Round, here: list[tuple[_Key, _Read]]) -> Iterator[list[Task]]:
+    """Logs to be read, some at a time. Small files, and what cannot be handed over, are read at once into ``here``."""
+    batch: list[Task] = []
+    size = 0
+    for count, file in enumerate(source.files()):
+        key = (file.top, file.place, count)
+        role, benchmark = file.place.role, file.place.benchmark
+        if role in (Role.SYSTEM, Role.SCALING):
+            here.append((key, _small(file)))
+        elif rules.benchmark(benchmark) is None:
+            here.append((key, None))
+        elif file.disk is None and file.size > HANDED_OVER_BYTES:
+            with file.read() as stream:
+                here.append((key, read_stream(stream, role, benchmark, rules)))
+        else:
+            content = None
+            if file.disk is None:
+                with file.read() as stream:
+                    content = stream.read()
+            batch.append(Task(key, role, benchmark, file.disk, content))
+            size += file.size
+        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
-def _json(path: str, content: bytes) -> dict[str, Any]:
+def _small(file: SourceFile) -> SmallFile:
     try:
-        raw = json.loads(content)
-    except ValueError as error:
-        raise UserError(f"{path}: is not valid JSON ({error}).") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: holds a JSON {type(raw).__name__}; expected an object.")
-    return raw
+        with file.read() as stream:
+            content = stream.read(JSON_CAP_BYTES + 1)
+    except OSError as error:
+        return SmallFile(None, error.strerror or str(error))
+    if len(content) > JSON_CAP_BYTES:
+        return SmallFile(None, f"longer than {JSON_CAP_BYTES} bytes")
+    return SmallFile(content, "")
 
 
-def _text(raw: dict[str, Any], key: str, path: str) -> str:
-    value = str(raw.get(key, "")).strip()
-    if not value:
-        raise UserError(f"{path}: {key} is missing or empty; a system description must give it.")
-    return value
+def _sort_in(found: _Found, place: Place, outcome: _Read) -> None:
+    if place.role is Role.SYSTEM:
+        assert isinstance(outcome, SmallFile)
+        found.systems[place.submitter, place.system] = outcome
+        return
+    key = (place.submitter, place.system, place.benchmark)
+    one = found.sets.setdefault(key, ResultSet(*key))
+    if place.role is Role.SCALING:
+        assert isinstance(outcome, SmallFile)
+        one.scaling = outcome
+    elif place.role is Role.LOG:
+        assert outcome is None or isinstance(outcome, RunFacts | Unread)
+        one.logs[place.parts[-1]] = outcome
+    else:
+        assert outcome is None or not isinstance(outcome, RunFacts | SmallFile)
+        one.power.setdefault(place.result, {})[place.parts[-1]] = outcome
 
 
-def _count(raw: dict[str, Any], key: str, path: str) -> int:
-    text = _text(raw, key, path)
-    if not text.isdecimal() or int(text) == 0:
-        raise UserError(f"{path}: {key} is {text!r}; it must be a whole number above 0.")
-    return int(text)
+# Judging
 
 
-def _duplicates(submissions: Sequence[Submission]) -> dict[str, str]:
-    """Folder of a submission → the system, earlier in order, whose runs it repeats to the millisecond."""
-    seen: dict[tuple[Any, ...], str] = {}
+def _noted(rules: Round, one: ResultSet, **fields: object) -> Anomaly:
+    known = {"submitter": one.submitter, "system": one.system, "benchmark": one.benchmark, "file": one.folder}
+    texts = {key: printable(str(value)) for key, value in {**known, **fields}.items() if key != "count"}
+    return Anomaly(round=rules.name, count=int(str(fields.get("count", 1))), **texts)
+
+
+def _description(submitter: str, system: str) -> str:
+    return f"{submitter}/systems/{system}.json"
+
+
+def _system(found: _Found, submitter: str, system: str) -> tuple[System | None, list[Problem]]:
+    """The described system; None where its results are left out."""
+    file = found.systems.get((submitter, system))
+    if file is None:
+        return None, []
+    if file.content is None:
+        return None, [Problem("unreadable_file", file.problem)]
+    described, problems = read_system(file.content)
+    return described, list(problems)
+
+
+def _duplicates(sets: list[ResultSet], rules: Round) -> dict[str, str]:
+    """Folder of a set → submitter/system of one, earlier in order, whose runs it repeats to the millisecond."""
+    seen: dict[object, str] = {}
     duplicates = {}
-    for submission in submissions:
-        times = tuple(sorted((run.run_start_ms or 0, run.run_stop_ms or 0) for run in submission.runs.values()))
-        if times:
-            original = seen.setdefault((submission.submitter, submission.benchmark, times), submission.system)
-            if original != submission.system:
-                duplicates[submission.folder] = original
+    for one in sets:
+        benchmark = rules.benchmark(one.benchmark)
+        times = one.run_times()
+        if benchmark is not None and times:
+            name = f"{one.submitter}/{one.system}"
+            original = seen.setdefault((benchmark.workload, times), name)
+            if original != name:
+                duplicates[one.folder] = original
     return duplicates
-
-
-def _rows(submission: Submission, system: System, duplicate_of: str, round_name: str) -> list[RunRow]:
-    blank = RunRow(
-        round=round_name,
-        benchmark=submission.benchmark,
-        submitter=submission.submitter,
-        system=submission.system,
-        system_name=system.name,
-        accelerator=system.accelerator,
-        accelerator_family=system.family,
-        nodes=system.nodes,
-        accelerators_per_node=system.accelerators_per_node,
-        devices=system.nodes * system.accelerators_per_node,
-        division=system.division,
-        system_status=system.status,
-        global_batch=None,
-        run=0,
-        status=Status.NOT_MEASURED,
-        run_time_min=None,
-        samples_to_converge=None,
-        scaling_factor=submission.scaling_factor,
-        corrupted_lines=0,
-        duplicate_of=duplicate_of,
-        log_month="",
-        source=submission.folder,
-    )
-    present = [
-        replace(
-            blank,
-            global_batch=facts.global_batch,
-            run=run,
-            status=facts.status,
-            run_time_min=None if facts.run_time_ms is None else facts.run_time_ms / 60_000,
-            samples_to_converge=facts.samples_to_converge,
-            corrupted_lines=facts.corrupted_lines,
-            log_month=_month(facts),
-            source=path,
-        )
-        for run, (path, facts) in enumerate(sorted(submission.runs.items(), key=lambda item: _natural(item[0])))
-    ]
-    required = BENCHMARKS[submission.benchmark].required_runs
-    return present + [replace(blank, run=run) for run in range(len(present), required)]
-
-
-def _month(facts: RunFacts) -> str:
-    time_ms = facts.run_start_ms if facts.run_start_ms is not None else facts.first_ms
-    return "" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m")
-
-
-def _natural(path: str) -> list[tuple[bool, int, str]]:
-    """Sorts result_2 before result_10."""
-    parts = re.split(r"(\d+)", path)
-    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 @command
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m breakeven.mlperf.extract", description=__doc__)
-    parser.add_argument("source", type=Path, help="tar archive or directory of an MLPerf Training results repository")
-    parser.add_argument("--round", default="v4.1", help="the round, as it stands in the table (default: %(default)s)")
-    parser.add_argument("--out", type=Path, required=True, help="the CSV to write")
+    parser = argparse.ArgumentParser(prog="python -m breakeven.mlperf.extract", description=__doc__.split("\n\n")[0])
+    parser.add_argument("source", type=Path, help="folder or tar archive of an MLPerf Training results repository")
+    parser.add_argument("--round", required=True, help="the round whose rules hold, e.g. v4.1")
+    parser.add_argument("--runs", type=Path, required=True, help="the table of runs to write")
+    parser.add_argument("--anomalies", type=Path, required=True, help="the table of anomalies to write")
+    parser.add_argument("--repository", default="", help="where the source comes from, as the table shall say")
+    parser.add_argument("--commit", default="", help="the commit of it")
+    parser.add_argument("--rules", type=Path, help="a folder of rules besides the packaged ones")
+    parser.add_argument("--processes", type=_positive, help="how many read logs (default: the cores there are)")
     args = parser.parse_args()
-    write_text(args.out, facts_csv(extract(args.source, args.round)))
+    rules = load_round(args.round, args.rules)
+    try:
+        extraction = extract(
+            args.source, rules, repository=args.repository, commit=args.commit, processes=args.processes
+        )
+    except KeyboardInterrupt:
+        print("breakeven: interrupted; nothing was written.", file=sys.stderr)
+        raise SystemExit(130) from None
+    write_text(args.runs, facts_csv(extraction.rows))
+    write_text(args.anomalies, anomalies_csv(extraction.anomalies))
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number above 0")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -3,53 +3,77 @@
 import csv
 import dataclasses
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from breakeven.schema.errors import UserError
 from breakeven.schema.status import Status
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """The columns of ``facts/<round>_runs.csv``, in order. Empty cells are unknown, never zero."""
+    """The columns of ``runs.csv``, in order. Empty cells are unknown, never zero."""
 
     round: str
     benchmark: str
+    """The benchmark's folder in the round's repository."""
+    workload: str
+    """The same benchmark's name in every round."""
     submitter: str
     """The submitter's folder; a system description may spell it otherwise."""
     system: str
     """The system's id: its folder under results/ and its file under systems/."""
     system_name: str
     accelerator: str
-    """Exactly as the system description has it."""
+    """Exactly as the system description has it; the processor's name where there are no accelerators."""
     accelerator_family: str
-    nodes: int
-    accelerators_per_node: int
-    devices: int
-    """nodes × accelerators per node, never taken from a name."""
+    nodes: int | None
+    accelerators_per_node: int | None
+    devices: int | None
+    """nodes × accelerators per node, never taken from a name; without accelerators nodes × processors per node."""
     division: str
     system_status: str
     """Available on-premise, Available cloud, Preview: the system description's, where logs disagree."""
-    global_batch: int | None
+    global_batch: int | None = None
     run: int
     """From 0, in the natural order of the logs' names."""
     status: Status
-    """ok, failed, or not_measured for a log that the archive lacks."""
-    run_time_min: float | None
+    """ok, failed, or not_measured for a log that the archive lacks or that cannot be read."""
+    compliance: str = ""
+    """Empty for a log that passes MLCommons' checks; else which it fails."""
+    run_time_min: float | None = None
     """run_stop - run_start, also of a run that failed; unscaled."""
-    samples_to_converge: int | None
+    samples_to_converge: float | None = None
+    evaluation_every_samples: float | None = None
+    """Samples between two evaluations: the target's crossing is known to this."""
+    step_throughput: float | None = None
+    """Samples per second of the whole system while it trains, as the run logs it."""
+    step_throughput_note: str = ""
+    """Why ``step_throughput`` is unknown."""
+    evaluation_min: float | None = None
+    """Evaluation inside the clock that training waits for."""
+    startup_min: float | None = None
+    """From run_start to the first training."""
+    energy_kj: float | None = None
+    """Of the whole system over the run's time, by its power logs."""
     scaling_factor: float
     """Multiplies the olympic mean: the reference's convergence over the submission's, where that was faster."""
-    corrupted_lines: int
+    corrupted_lines: int = 0
     """MLLOG lines of the log that could not be read."""
     duplicate_of: str
-    """The submitter's system of which these are the same runs, submitted again."""
-    log_month: str
+    """<submitter>/<system> of which these are the same runs, submitted again."""
+    log_month: str = ""
     """YYYY-MM, UTC, of the run's start."""
+    result_id: str
+    """<round>/<submitter>/<system>/<benchmark>: one result set of a round."""
+    repository: str
+    commit: str
+    """Where the logs come from: the repository's address and commit, as given to the extraction."""
     source: str
     """Path of the log (of its folder, where the log is missing) inside the repository."""
 
@@ -57,29 +81,56 @@ class RunRow:
 FACT_COLUMNS = [f.name for f in dataclasses.fields(RunRow)]
 
 _TEXT = [name for name in FACT_COLUMNS if RunRow.__annotations__[name] in (str, Status)]
+_NUMBERS = [name for name in FACT_COLUMNS if name not in _TEXT]
 
 
-def facts_csv(rows: Iterable[RunRow]) -> str:
-    """The rows as CSV. Floats by ``repr``, the shortest text that gives the same number back."""
+def printable(text: str) -> str:
+    """One line that any reader of UTF-8 can show: file names and descriptions may hold line breaks and stray bytes."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as CSV. Floats by ``repr``, the shortest text that gives the same number back; None is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(FACT_COLUMNS)
-    for row in rows:
-        writer.writerow(dataclasses.astuple(row))
+    writer.writerow(columns)
+    writer.writerows(rows)
     return text.getvalue()
 
 
-def read_facts(path: Path) -> pd.DataFrame:
+def facts_csv(rows: Iterable[RunRow]) -> str:
+    return csv_text(FACT_COLUMNS, map(dataclasses.astuple, rows))
+
+
+def read_facts(path: Path) -> "pd.DataFrame":
     """The table of run facts, empty text as "" and unknown numbers as NaN."""
+    import pandas as pd  # only readers need it: the extraction writes rows from processes that should stay small
+
     try:
-        facts = pd.read_csv(path, dtype=dict.fromkeys(_TEXT, str))
+        # Only an empty cell is unknown: a system may well be called "NA".
+        facts = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as a table of MLPerf run facts ({error}).\n{_EXPECTED}") from error
     missing = [name for name in FACT_COLUMNS if name not in facts.columns]
     if missing:
         raise UserError(f"{path}: lacks the columns {', '.join(missing)}.\n{_EXPECTED}")
-    facts[_TEXT] = facts[_TEXT].fillna("")
+    for column in _NUMBERS:
+        numbers = pd.to_numeric(facts[column].replace("", None), errors="coerce")
+        bad = facts.index[numbers.isna() & (facts[column] != "")]
+        if len(bad):
+            raise UserError(
+                f"{path}: line {bad[0] + 2}: {column} is {facts.loc[bad[0], column]!r}; expected a number or nothing.\n"
+                f"{_EXPECTED}"
+            )
+        facts[column] = numbers
+    unknown = facts.loc[~facts["status"].isin([str(status) for status in Status]), "status"]
+    if len(unknown):
+        raise UserError(f"{path}: line {unknown.index[0] + 2}: status {unknown.iloc[0]!r} is unknown.\n{_EXPECTED}")
     return facts
 
 
-_EXPECTED = "Expected what `python -m breakeven.mlperf.extract ARCHIVE --out FILE` writes."
+_EXPECTED = "Expected what `python -m breakeven.mlperf.extract SOURCE --round ROUND --runs FILE` writes."
