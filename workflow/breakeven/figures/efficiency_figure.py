@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 from breakeven.figures import layout, marks, words
 from breakeven.figures.labels import reference, scaling_title
+from breakeven.figures.published import Published
 from breakeven.figures.theme import MUTED, SURFACE, Style, styles
 from breakeven.figures.view import BreakEven, Curve, View
 
@@ -12,7 +13,7 @@ _LINE_PT = 13.0
 _BEND_POINTS = 25
 
 
-def draw(view: View, note: str = "") -> Figure:
+def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
     look = styles(view.curves)
     facets = view.scalings
     stack = max((len(_marked(view, s)) for s in facets), default=0)

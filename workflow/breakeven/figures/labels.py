@@ -1,6 +1,9 @@
 """Lines of text that figures share."""
 
+from collections.abc import Sequence
+
 from breakeven.figures import words
+from breakeven.figures.kinds import KINDS
 from breakeven.figures.view import View
 
 _SCALING = {
@@ -9,12 +12,25 @@ _SCALING = {
     "free": "batch chosen per size",
 }
 
+SOURCES = ("measured", "mlperf", "points")
 MLPERF_NOTE = (
-    "Results from MLCommons, MLPerf Training. Speed-up, efficiency and break-even are derived metrics, "
-    "not verified by the MLCommons Association."
+    "Results from MLCommons, {rounds}. {derived} are derived metrics, not verified by the MLCommons Association."
 )
-#: What each source of points obliges a figure to say.
-NOTES = {"mlperf": MLPERF_NOTE, "measured": "", "points": ""}
+ENVELOPE = "best of all submitters per size"
+ENVELOPE_NOTE = "Best of all submitters per size is an envelope: the more submit at a size, the better its best."
+
+
+def note_of(kind: str, source: str, rounds: Sequence[str] = ()) -> str:
+    """What the source of a figure's numbers obliges it to say; empty for one's own."""
+    if source != "mlperf":
+        return ""
+    named = f" {words.listing(rounds)}, closed division" if rounds else ""
+    return MLPERF_NOTE.format(rounds=f"MLPerf Training{named}", derived=KINDS[kind].derived)
+
+
+def caption_of(kind: str) -> str:
+    """One sentence that says what a figure shows."""
+    return KINDS[kind].caption
 
 
 def presumed_source(study: str) -> str:

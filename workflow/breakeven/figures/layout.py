@@ -43,21 +43,23 @@ def page(
     subtitle: str,
     keys: Sequence[Key],
     note: str = "",
+    left: float = _LEFT,
 ) -> Page:
-    """``right``: room beside each panel for labels; ``above``: room over each panel for its title and marks."""
+    """``left``, ``right``: room beside each panel for what stands there; ``above``: room over each panel for its title
+    and marks; ``note``: lines at the foot, each broken where it is too long."""
     per_row = _columns(keys, width - 0.3)
     legend_height = math.ceil(len(keys) / per_row) * _LEGEND_ROW + 0.12 if keys else 0.0
-    note_lines = textwrap.wrap(note, int((width - 0.4) / 0.058))
-    note_height = len(note_lines) * _NOTE_ROW + 0.06 if note else 0.0
+    note_lines = [line for one in note.split("\n") for line in textwrap.wrap(one, int((width - 0.4) / 0.058))]
+    note_height = len(note_lines) * _NOTE_ROW + 0.06 if note_lines else 0.0
     row_height = above + panel_height + _XLABEL
     height = _TITLE + rows * row_height + legend_height + note_height
     figure = Figure(figsize=(width, height))
-    panel_width = (width - columns * (_LEFT + right)) / columns
+    panel_width = (width - columns * (left + right)) / columns
 
     def panel(row: int, column: int) -> Axes:
-        left = _LEFT + column * (_LEFT + right + panel_width)
+        edge = left + column * (left + right + panel_width)
         bottom = height - _TITLE - row * row_height - above - panel_height
-        return figure.add_axes((left / width, bottom / height, panel_width / width, panel_height / height))
+        return figure.add_axes((edge / width, bottom / height, panel_width / width, panel_height / height))
 
     figure.text(0.16 / width, 1 - 0.1 / height, title, fontsize=13, fontweight="bold", color=INK, va="top")
     figure.text(0.16 / width, 1 - 0.38 / height, subtitle, fontsize=9, color=MUTED, va="top")
@@ -80,6 +82,26 @@ def page(
         y = (note_height - 0.02 - index * _NOTE_ROW) / height
         figure.text(0.16 / width, y, line, fontsize=7.5, color=MUTED, va="top")
     return Page(figure, axes, (panel_width, panel_height))
+
+
+def without_data(*, title: str, subtitle: str, why: str, note: str) -> Figure:
+    """Where there is nothing to draw, a figure that says why: a gap in published results must not end a whole build."""
+    found = page(
+        width=8.4,
+        panel_height=0.7,
+        rows=1,
+        columns=1,
+        right=0.2,
+        above=0.0,
+        title=title,
+        subtitle=subtitle,
+        keys=(),
+        note=note,
+    )
+    axes = found.axes[0][0]
+    axes.set_axis_off()
+    axes.annotate("\n".join(textwrap.wrap(why, 100)), (0, 0.5), color=INK, fontsize=9.5, va="center")
+    return found.figure
 
 
 def _columns(keys: Sequence[Key], width: float) -> int:

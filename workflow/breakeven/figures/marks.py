@@ -1,18 +1,21 @@
 """What is drawn on a panel, one mark a function: a curve, its single runs, runs without a time, the device axis."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from breakeven.figures import words
+from breakeven.figures.labels import ENVELOPE
 from breakeven.figures.layout import Key
-from breakeven.figures.theme import FAILED, INK, MUTED, SURFACE, Style
+from breakeven.figures.theme import CONTEXT, FAILED, INK, MUTED, SURFACE, Style
 from breakeven.figures.ticks import doublings, labelled_sizes, log_ticks, size_limits
 from breakeven.figures.view import Curve
 
@@ -29,12 +32,12 @@ def curve(axes: Axes, x: "pd.Series[float]", y: "pd.Series[float]", style: Style
     is linear it bends and needs more than two ``points``.
     """
     for (x0, y0), (x1, y1) in pairwise(zip(x, y, strict=True)):
-        line = _DOTTED if x1 > GAP * x0 else "solid"
-        between = np.geomspace(x0, x1, points)
+        line = between(x0, x1)
+        steps = np.geomspace(x0, x1, points)
         slope = np.log(y1 / y0) / np.log(x1 / x0)
         axes.plot(
-            between,
-            y0 * (between / x0) ** slope,
+            steps,
+            y0 * (steps / x0) ** slope,
             color=style.color,
             linewidth=style.width,
             linestyle=line,
@@ -52,6 +55,15 @@ def curve(axes: Axes, x: "pd.Series[float]", y: "pd.Series[float]", style: Style
         markeredgewidth=1.0,
         zorder=style.order,
     )
+
+
+def between(devices: float, next_devices: float) -> Any:
+    """The line from one size to the next."""
+    return _DOTTED if next_devices > GAP * devices else "solid"
+
+
+def gap_key() -> Key:
+    return Key(line_sample(INK, 1.4, _DOTTED), "no size tested between")
 
 
 def interval(
@@ -139,14 +151,18 @@ def _beside(axes: Axes, x: float) -> tuple[float, str]:
     return (-8.0, "right") if place(axes, x) > 0.7 else (8.0, "left")
 
 
-def device_axis(axes: Axes, curves: Sequence[Curve], width_in: float) -> None:
-    """Log2 axis with the tested sizes as ticks, plain numbers, and the word for one device."""
-    sizes = [n for one in curves for n in one.tried]
+def device_axis(axes: Axes, curves: Sequence[Curve], width_in: float, also: Iterable[float] = ()) -> None:
+    """Log2 axis with the tested sizes as ticks, plain numbers, and the word for one device.
+
+    ``also``: sizes that no curve has but something else on the panel; they get a tick without a number.
+    """
+    sizes = [*(n for one in curves for n in one.tried), *(int(n) for n in also)]
     main = [n for one in curves if one.headline for n in one.tried] or sizes
     low, high = size_limits(sizes)
     axes.set_xscale("log", base=2)
     axes.set_xlim(low, high)
     upper = labelled_sizes(main, width_in, low, high)
+    upper = labelled_sizes(sizes, width_in, low, high, upper)  # of context, what the headline leaves room for
     # what has no room in the first line of labels goes to a second
     lower = labelled_sizes(sorted(set(main) - set(upper)), width_in, low, high)
     axes.xaxis.set_major_locator(FixedLocator(sorted(upper + lower)))
@@ -158,17 +174,55 @@ def device_axis(axes: Axes, curves: Sequence[Curve], width_in: float) -> None:
     axes.set_xlabel(words.devices_word(one.device for one in curves))
 
 
-def log_value_axis(axes: Axes, values: Sequence[float], *, doubling: bool = False) -> None:
-    """Log axis around the values with ticks at plain numbers; ``doubling``: at powers of two where they fit."""
+def log_value_axis(axes: Axes, values: Sequence[float], *, doubling: bool = False, unit: float = 1.0) -> None:
+    """Log axis around the values with ticks at plain numbers of ``unit``; ``doubling``: at powers of two where they
+    fit."""
     known = [v for v in values if v > 0 and np.isfinite(v)]
     low, high = (min(known), max(known)) if known else (1.0, 1.0)
     pad = max((high / low) ** 0.07, 1.15)
     low, high = low / pad, high * pad
     axes.set_yscale("log")
     axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(FixedLocator(doublings(low, high) if doubling else log_ticks(low, high)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
+    plain_ticks(axes.yaxis, doublings(low, high) if doubling else log_ticks(low, high), unit)
+
+
+def plain_ticks(axis: Axis, ticks: Sequence[float], unit: float = 1.0) -> None:
+    """These ticks and no others, as plain numbers of ``unit``; thousands apart from ten thousand on."""
+    axis.set_major_locator(FixedLocator(list(ticks)))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: words.tick(v / unit)))
+    axis.set_minor_locator(NullLocator())
+
+
+def submissions(
+    axes: Axes,
+    x: "pd.Series[float]",
+    y: "pd.Series[float]",
+    color: str = CONTEXT,
+    order: int = 2,
+    *,
+    aside: bool = False,
+) -> None:
+    """Published results behind what a figure is about: faint dots, darker where several lie on one another.
+
+    ``aside``: a little to the left, where the marker of a curve at the same size does not hide them.
+    """
+    shift = ScaledTranslation(-_ASIDE_PT / 72 if aside else 0.0, 0, axes.figure.dpi_scale_trans)
+    axes.scatter(
+        x.to_numpy(float),
+        y.to_numpy(float),
+        s=22,
+        color=color,
+        alpha=0.55,
+        linewidths=0,
+        transform=axes.transData + shift,
+        zorder=order,
+    )
+
+
+def submissions_key(label: str, color: str = CONTEXT) -> Key:
+    dot = Line2D([], [], color=color, alpha=0.55, marker="o", linestyle="none")
+    dot.set(markersize=4.7, markeredgewidth=0)
+    return Key(dot, label)
 
 
 def ideal_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
@@ -191,7 +245,7 @@ def panel_title(axes: Axes, text: str, lift: float = 6.0) -> None:
 
 def keys(curves: Sequence[Curve], styles: dict[str, Style]) -> list[Key]:
     """The legend: every series, then what the small marks mean."""
-    by_name = {c.name: Key(_sample(styles[c.series]), c.name) for c in reversed(curves)}
+    by_name = {c.name: Key(_sample(styles[c.series]), ENVELOPE if c.envelope else c.name) for c in reversed(curves)}
     found = [by_name[name] for name in dict.fromkeys(c.name for c in curves)]
     strong = [c for c in curves if styles[c.series].strong]
     if any(len(c.repeats) for c in strong):
@@ -200,11 +254,15 @@ def keys(curves: Sequence[Curve], styles: dict[str, Style]) -> list[Key]:
         found.append(Key(dot, "single runs"))
     found.append(Key(Line2D([], [], color=MUTED, linewidth=1.1, linestyle=(0, (4, 3))), "ideal"))
     if any(b > GAP * a for c in curves for a, b in pairwise(c.sizes)):
-        found.append(Key(Line2D([], [], color=INK, linewidth=1.4, linestyle=_DOTTED), "no size tested between"))
+        found.append(gap_key())
     if any(c.failures for c in strong):
         cross = Line2D([], [], color=FAILED, marker="X", linestyle="none", markersize=8, markeredgecolor=SURFACE)
         found.append(Key(cross, "run without a time"))
     return found
+
+
+def line_sample(color: str, width: float, linestyle: Any = "solid") -> Line2D:
+    return Line2D([], [], color=color, linewidth=width, linestyle=linestyle)
 
 
 def _sample(style: Style) -> Line2D:

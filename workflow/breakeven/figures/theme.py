@@ -78,7 +78,8 @@ def theme() -> Iterator[None]:
 
 
 def styles(curves: Sequence[Curve]) -> dict[str, Style]:
-    """By series. Headlines strong and in colour; strategies (fixed batch) in colour; other submitters thin and grey.
+    """By series. Headlines strong and in colour; strategies (fixed batch) in colour; other submitters thin and grey,
+    and the envelope over all of them a darker grey.
 
     The same name has the same colour and marker in every panel.
     """
@@ -88,7 +89,8 @@ def styles(curves: Sequence[Curve]) -> dict[str, Style]:
     for curve in curves:
         marker = MARKERS[names.index(curve.name) % len(MARKERS)]
         if curve.name not in colored:
-            found[curve.series] = Style(CONTEXT, marker, 1.0, 4.5, 3, False)
+            envelope = Style(MUTED, marker, 1.5, 5.5, 4, False)
+            found[curve.series] = envelope if curve.envelope else Style(CONTEXT, marker, 1.0, 4.5, 3, False)
             continue
         color = PALETTE[colored.index(curve.name) % len(PALETTE)]
         width, size, order = (2.4, 7.0, 5) if curve.headline else (1.4, 6.0, 4)

@@ -26,17 +26,22 @@ def doublings(low: float, high: float, at_most: int = 9) -> list[float]:
     return ticks if 3 <= len(ticks) <= at_most else log_ticks(low, high)
 
 
-def labelled_sizes(sizes: Sequence[int], width_in: float, low: float, high: float) -> list[int]:
-    """The tested sizes that get a label: the ends, then powers of two, then the rest, where there is room."""
+def labelled_sizes(
+    sizes: Sequence[int], width_in: float, low: float, high: float, taken: Sequence[int] = ()
+) -> list[int]:
+    """The tested sizes that get a label: the ends, then powers of two, then the rest, where there is room.
+
+    ``taken`` have one already and are returned too.
+    """
     distinct = sorted(set(sizes))
     if not distinct:
-        return []
+        return sorted(taken)
     ends = {distinct[0], distinct[-1]}
     wanted = sorted(distinct, key=lambda n: (n not in ends, n & (n - 1) != 0, n))
     per_log = width_in / math.log(high / low)
-    chosen: list[int] = []
+    chosen = list(taken)
     for n in wanted:
-        if all(abs(math.log(n / other)) * per_log >= _room(n, other) for other in chosen):
+        if n not in chosen and all(abs(math.log(n / other)) * per_log >= _room(n, other) for other in chosen):
             chosen.append(n)
     return sorted(chosen)
 

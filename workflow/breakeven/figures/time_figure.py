@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from breakeven.figures import layout, marks, words
 from breakeven.figures.labels import reference, scaling_title
+from breakeven.figures.published import Published, of_family
 from breakeven.figures.theme import Style, styles
 from breakeven.figures.view import Curve, View
 
 
-def draw(view: View, note: str = "") -> Figure:
+def draw(view: View, note: str = "", results: Published | None = None) -> Figure:
+    """``results``: every submission of the family is then a faint dot behind the series."""
     look = styles(view.curves)
+    behind = of_family(results.own, results.family) if results else None
+    keys = marks.keys(view.curves, look)
+    if results is not None and behind is not None and len(behind):
+        keys.append(marks.submissions_key(f"every {results.family} submission"))
     facets = view.scalings
     page = layout.page(
         width=9.6,
@@ -23,24 +30,30 @@ def draw(view: View, note: str = "") -> Figure:
         above=0.3,
         title=f"{view.workload}: time and speed-up",
         subtitle=reference(view),
-        keys=marks.keys(view.curves, look),
+        keys=keys,
         note=note,
     )
     for (left, right), scaling in zip(page.axes, facets, strict=True):
         curves = [c for c in view.curves if c.scaling == scaling]
         prefix = f"{scaling_title(scaling)} · " if len(facets) > 1 else ""
         for axes in (left, right):
-            marks.device_axis(axes, curves, page.panel_in[0])
-        _times(left, view, curves, look)
+            marks.device_axis(axes, curves, page.panel_in[0], [] if behind is None else behind["devices"])
+        _times(left, view, curves, look, behind)
         marks.panel_title(left, f"{prefix}time")
         _speedups(right, curves, look)
         marks.panel_title(right, f"{prefix}speed-up")
     return page.figure
 
 
-def _times(axes: Axes, view: View, curves: Sequence[Curve], look: dict[str, Style]) -> None:
+def _times(
+    axes: Axes, view: View, curves: Sequence[Curve], look: dict[str, Style], behind: pd.DataFrame | None
+) -> None:
     every = [t for c in curves for t in [*c.rows["time_s"], *c.repeats["time_s"]]]
     unit_s, unit = words.time_unit(every)
+    if behind is not None:
+        unit_s, unit = 60.0, "min"  # as published
+        every += list(behind["time_to_train_min"] * unit_s)
+        marks.submissions(axes, behind["devices"], behind["time_to_train_min"], aside=True)
     ideals = []
     for c in curves:
         style = look[c.series]

@@ -77,6 +77,11 @@ class Curve:
         return self.short.removesuffix(f", {self.scaling}")
 
     @property
+    def envelope(self) -> bool:
+        """Whether this is the best of several submitters at each size rather than one submitter's own series."""
+        return self.short.startswith("best ") and self.short.endswith(" per size")
+
+    @property
     def sizes(self) -> list[int]:
         return [int(n) for n in self.rows["devices"]]
 
@@ -128,7 +133,7 @@ def read_table(path: Path) -> pd.DataFrame:
             table[column] = table[column].fillna("").map(clean)
         elif not pd.api.types.is_numeric_dtype(table[column]):
             table[column] = table[column].map(clean, na_action="ignore")
-    for column in ("headline", "primary"):
+    for column in ("headline", "primary", "pruned"):
         if column in table:
             table[column] = table[column].astype(str).str.lower().isin(_TRUE)
     return table
@@ -156,7 +161,7 @@ def _check(table: pd.DataFrame, path: Path) -> None:
             raise UserError(
                 f"{path}: the table is damaged: {column} must be a number; found {bad[column].iloc[0]!r}. {_ANEW}"
             )
-        if column == "devices" and column in needed and path.stem != "breakeven" and not (numbers >= 1).all():
+        if column == "devices" and path.stem in _DEVICES_KNOWN and not (numbers >= 1).all():
             raise UserError(f"{path}: the table is damaged: a row has no number of devices. {_ANEW}")
         table[column] = numbers if len(bad) or table[column].dtype == object else table[column]
 
@@ -164,6 +169,8 @@ def _check(table: pd.DataFrame, path: Path) -> None:
 _ANEW = "Delete it and run snakemake to make it anew."
 _BREAKS = re.compile(r"[\t\n\r]+")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+#: Tables whose every row has a number of devices.
+_DEVICES_KNOWN = ("points", "efficiency")
 _NUMBERS = frozenset(
     """
     devices nodes repeat time_s samples target_work time_factor global_batch repeats runs_not_ok time_s_low time_s_high
@@ -171,6 +178,13 @@ _NUMBERS = frozenset(
     efficiency_sys device_hours reference_devices threshold devices_low devices_high crossing step_time_ms
     step_time_ms_p10 step_time_ms_p90 throughput data_wait_share sync_wait_share peak_rss_gib peak_reserved_gib
     loss_first loss_last warmup_dropped elapsed_s busy_cores error_rank updates max_abs_loss_difference
+    step_rate training_share time_quantum_s reference_samples energy_kj price_per_device_hour cost
+    efficiency_stat_low efficiency_stat_high efficiency_sys_low efficiency_sys_high efficiency_step efficiency_overhead
+    efficiency_residual time_reference_s efficiency_reference
+    accelerators_per_node runs runs_required runs_converged runs_compliant scaling_factor time_to_train_min
+    time_to_train_strict_min time_raw_min time_min_min time_max_min samples_to_converge time_reference_min
+    throughput_per_device step_throughput evaluation_min startup_min samples_mean samples_sd batch_min batch_max
+    samples_min critical_batch critical_batch_low critical_batch_high rmse_percent
     """.split()  # noqa: SIM905
 )
 #: What is read from each table in any case.
@@ -187,6 +201,11 @@ _NEEDED = {
             note""",
         "runs": "run_id series workload devices repeat status",
         "equivalence": "run_id",
+        "scores": """round benchmark workload submitter system accelerator_family devices division system_status
+            global_batch time_to_train_min time_min_min time_max_min samples_to_converge device_hours duplicate_of""",
+        "reference": "round benchmark workload global_batch runs samples_mean samples_sd pruned",
+        "critical_batch": """round benchmark workload of points batch_min batch_max samples_min critical_batch
+            critical_batch_low critical_batch_high rmse_percent note""",
     }.items()
 }
 #: Columns of words, also where all of a table's cells happen to be empty or look like numbers.
@@ -194,6 +213,9 @@ _TEXT = frozenset(
     """
     study workload series scaling device unit label reference_label criterion note status aggregate source driver
     run_id reference_run_id strategy error log host device_model torch_version measure_sources faults
+    round benchmark submitter system system_name accelerator accelerator_family division system_status duplicate_of
+    log_months result_id repository commit strict_note step_throughput_note step_rate_note decomposition_note of
+    kind file detail
     """.split()  # noqa: SIM905 - a list of words reads better than forty quotes
 )
 

@@ -39,6 +39,35 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{max(places, 0)}f}"
 
 
+def count(value: float) -> str:
+    """About as many, for people: two significant digits below ten, three above, thousands apart: 5.4, 41.2, 11,900."""
+    if value < 1000:
+        text = significant(value, 2 if value < 10 else 3)
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
+_LARGE = ((1e9, "billion"), (1e6, "million"))
+
+
+def large(value: float) -> str:
+    """``2.22 million``, ``3.15 billion``, ``3,120``."""
+    for unit, name in _LARGE:
+        if value >= unit:
+            return f"{significant(value / unit)} {name}"
+    return count(value)
+
+
+def large_unit(values: Sequence[float]) -> tuple[float, str]:
+    """The unit in which the least of an axis' values is a plain number: 1e6 and ``million``; 1 and nothing."""
+    return next((unit for unit in _LARGE if min(values) >= unit[0] / 2), (1.0, ""))
+
+
+def tick(value: float) -> str:
+    """A tick of an axis: 0.03, 200, 10,000."""
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:g}"
+
+
 def work(amount: float, unit: str) -> str:
     """``60,597 tokens``, ``0.5 work units``."""
     return f"{amount:,.0f} {unit}" if amount >= 100 or amount == round(amount) else f"{amount:.3g} {unit}"
