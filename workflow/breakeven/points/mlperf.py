@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from breakeven.mlperf.score import KEY, submissions
+from breakeven.mlperf.rulebook import Rulebook, rulebook_of
+from breakeven.mlperf.rules import Benchmark
+from breakeven.mlperf.score import KEY, scores
 from breakeven.mlperf.table import read_facts
 from breakeven.points.table import write_points
 from breakeven.schema.command import command
@@ -33,54 +35,49 @@ AUTO = "auto"
 
 
 def mlperf_points(
-    facts: pd.DataFrame,
+    runs: pd.DataFrame,
     study: str,
     workloads: Mapping[str, str],
     family: str = "H100-SXM",
     submitter: str = AUTO,
     price_per_device_hour: float | None = None,
+    rules: Path | None = None,
 ) -> pd.DataFrame:
     """Points of one accelerator family, columns ``POINT_COLUMNS``, one row per run (``repeat`` is the run's index).
 
-    ``workloads`` maps a benchmark, by its folder or its workload's name, to the title it is shown by. Per workload one
-    headline series, that of ``submitter``; ``auto`` takes the submitter whose sizes span most. For context the best
-    submission of anybody at each device count, and every other submitter with two sizes or more. Left out: a set that
-    repeats another's runs, one without a full score, and the open division, which may change the model.
+    ``workloads`` maps a benchmark, by any of its names, to the title it is shown by. Per workload one headline series,
+    that of ``submitter``; ``auto`` takes the submitter whose sizes span most. For context the best submission of all
+    at each device count, and every other submitter with two sizes or more. Left out: a set that repeats another's runs,
+    one without a full score, and the open division, which may change the model. ``rules``: a folder of further rules.
 
     Raises UserError naming a workload, family or submitter that is not there.
     """
-    facts = _with_later_columns(facts)
-    scored = _comparable(facts, family)
+    book = rulebook_of(runs, rules)
+    scored = _comparable(runs, book, family)
     chosen = []
     for benchmark, title in workloads.items():
-        of_workload = scored[(scored["benchmark"] == benchmark) | (scored["workload"] == benchmark)]
+        folders = {folder for (_, folder), ruled in book.items() if benchmark in _names(ruled.benchmark)}
+        of_workload = scored[scored["benchmark"].isin(folders)]
         if of_workload.empty:
-            raise UserError(_nothing_of(benchmark, family, facts))
+            raise UserError(_nothing_of(benchmark, folders, family, runs))
         for series in series_of(of_workload, title, family, submitter):
-            sets = series.sets[[*KEY, "reference_samples"]]
-            runs = sets.merge(facts, on=KEY, how="left", validate="one_to_many")
-            chosen.append(_points(runs, study, title, series, price_per_device_hour))
+            sets = series.sets[[*KEY, "reference_samples", "runs_dropped"]]
+            logged = sets.merge(runs, on=KEY, how="left", validate="one_to_many")
+            chosen.append(_points(logged, study, title, series, price_per_device_hour))
     return pd.concat(chosen, ignore_index=True) if chosen else pd.DataFrame(columns=POINT_COLUMNS)
 
 
-def _with_later_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """TEMPORARY, until the shipped facts and their scores have every column of the contract."""
-    table = table.copy()
-    for name in ("step_throughput", "evaluation_min", "startup_min", "evaluation_every_samples", "energy_kj"):
-        table[name] = table.get(name, math.nan)
-    table["step_throughput_note"] = table.get("step_throughput_note", "")
-    table["workload"] = table.get("workload", table["benchmark"])
-    return table
+def _names(benchmark: Benchmark) -> tuple[str, ...]:
+    return (benchmark.folder, benchmark.workload, *benchmark.aliases)
 
 
-def _comparable(facts: pd.DataFrame, family: str) -> pd.DataFrame:
+def _comparable(runs: pd.DataFrame, book: Rulebook, family: str) -> pd.DataFrame:
     """Scores of the result sets that may share a curve."""
-    scored = submissions(facts[(facts["accelerator_family"] == family) & (facts["duplicate_of"] == "")])
-    scored["workload"] = scored.get("workload", scored["benchmark"])
-    scored["reference_samples"] = scored.get("reference_samples", math.nan)
-    return scored[(scored["division"].str.lower() != "open") & (scored["note"] == "")].dropna(
-        subset=["time_to_train_min", "devices"]
-    )
+    scored = scores(runs[(runs["accelerator_family"] == family) & (runs["duplicate_of"] == "")], book)
+    keys = zip(scored["round"], scored["benchmark"], strict=True)
+    scored["runs_dropped"] = [book[key].benchmark.runs_dropped for key in keys]
+    closed = scored[(scored["division"].str.lower() != "open") & (scored["note"] == "")]
+    return closed.dropna(subset=["time_to_train_min", "devices"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +146,7 @@ def _points(
         "time_s": time_s,
         "samples": samples,
         "aggregate": "olympic",
+        "runs_dropped": runs["runs_dropped"],
         "time_factor": runs["scaling_factor"],
         "global_batch": runs["global_batch"],
         "step_rate": runs["step_throughput"].where(reached),
@@ -167,12 +165,11 @@ def _points(
     return pd.DataFrame({**_DEFAULTS, **known}, index=runs.index)[POINT_COLUMNS]
 
 
-def _nothing_of(benchmark: str, family: str, facts: pd.DataFrame) -> str:
-    of_benchmark = facts[facts["benchmark"] == benchmark]
-    if of_benchmark.empty:
-        known = ", ".join(sorted(facts["benchmark"].unique()))
+def _nothing_of(benchmark: str, folders: set[str], family: str, runs: pd.DataFrame) -> str:
+    if not folders:
+        known = ", ".join(sorted(runs["benchmark"].unique()))
         return f"Workload {benchmark!r} is not among the MLPerf results. Benchmarks there: {known}."
-    known = ", ".join(sorted(of_benchmark["accelerator_family"].unique()))
+    known = ", ".join(sorted(runs.loc[runs["benchmark"].isin(folders), "accelerator_family"].unique()))
     return f"No scored submission of {benchmark} on {family!r}. Accelerator families with {benchmark}: {known}."
 
 
@@ -180,7 +177,8 @@ def _nothing_of(benchmark: str, family: str, facts: pd.DataFrame) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m breakeven.points.mlperf", description=__doc__)
     parser.add_argument("--plan", type=Path, required=True, help="the study's plan.json")
-    parser.add_argument("--facts", type=Path, required=True, help="table of run facts (breakeven.mlperf.extract)")
+    parser.add_argument("--facts", type=Path, required=True, help="the round's runs.csv (breakeven.mlperf.extract)")
+    parser.add_argument("--rules", type=Path, help="a folder of further rule sets")
     parser.add_argument("--output", type=Path, required=True, help="the points.csv to write")
     args = parser.parse_args()
     plan = read_plan(args.plan, "study", "settings")
@@ -193,6 +191,7 @@ def main() -> None:
         # a plan of an earlier version has neither
         settings.get("submitter") or AUTO,
         settings.get("price_per_device_hour"),
+        args.rules,
     )
     write_points(points, args.output)
 
