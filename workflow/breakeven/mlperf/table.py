@@ -108,6 +108,7 @@ def facts_csv(rows: Iterable[RunRow]) -> str:
 
 def read_facts(path: Path) -> "pd.DataFrame":
     """The table of run facts, empty text as "" and unknown numbers as NaN."""
+    import numpy as np
     import pandas as pd  # only readers need it: the extraction writes rows from processes that should stay small
 
     try:
@@ -119,8 +120,9 @@ def read_facts(path: Path) -> "pd.DataFrame":
     if missing:
         raise UserError(f"{path}: lacks the columns {', '.join(missing)}.\n{_EXPECTED}")
     for column in _NUMBERS:
-        numbers = pd.to_numeric(facts[column].replace("", None), errors="coerce")
-        bad = facts.index[numbers.isna() & (facts[column] != "")]
+        is_there = facts[column] != ""
+        numbers = pd.to_numeric(facts[column].where(is_there), errors="coerce").replace([np.inf, -np.inf], np.nan)
+        bad = facts.index[numbers.isna() & is_there]
         if len(bad):
             raise UserError(
                 f"{path}: line {bad[0] + 2}: {column} is {facts.loc[bad[0], column]!r}; expected a number or nothing.\n"
