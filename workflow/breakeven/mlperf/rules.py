@@ -68,6 +68,8 @@ class ThroughputSource:
     """Stands after run_stop, once: a mean of the whole run."""
     includes_evaluation: bool
     """Its seconds are those of the whole timed run, evaluation too."""
+    whole_batches_of: int | None
+    """Samples of an epoch, where it is counted as whole batches, so as more than it has."""
     without: str
     """Lines whose value has this key too are of another kind."""
 
@@ -94,7 +96,7 @@ class Benchmark:
     throughput: tuple[ThroughputSource, ...]
     """The first that a log has is taken."""
     evaluation: Evaluation
-    """stops_training: inside the clock; overlapped: training soon goes on beside it; untimed: after the clock stopped."""
+    """stops_training: inside the clock; overlapped: soon beside further training; untimed: after the clock stopped."""
     comparable_rounds: tuple[str, ...]
     """Rounds whose results of this workload measure the same work: equal model, data and target."""
     log: Mapping[str, Requirements]
@@ -326,7 +328,16 @@ def _convergence(raw: Any) -> Convergence:
     )
 
 
-_SOURCE_KEYS = ("stat", "is", "samples_per_unit", "per_accelerator", "after_run", "includes_evaluation", "without")
+_SOURCE_KEYS = (
+    "stat",
+    "is",
+    "samples_per_unit",
+    "per_accelerator",
+    "after_run",
+    "includes_evaluation",
+    "whole_batches_of",
+    "without",
+)
 
 
 def _throughput(raw: Any) -> tuple[ThroughputSource, ...]:
@@ -347,6 +358,9 @@ def _source(raw: dict[str, Any]) -> ThroughputSource:
         per_accelerator=_flag(raw.get("per_accelerator", False), "throughput", "per_accelerator"),
         after_run=_flag(raw.get("after_run", False), "throughput", "after_run"),
         includes_evaluation=_flag(raw.get("includes_evaluation", False), "throughput", "includes_evaluation"),
+        whole_batches_of=as_count(raw["whole_batches_of"], "throughput", "whole_batches_of")
+        if "whole_batches_of" in raw
+        else None,
         without=as_text(raw["without"], "throughput", "without") if "without" in raw else "",
     )
 

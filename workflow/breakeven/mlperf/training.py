@@ -201,6 +201,11 @@ class Training:
             if not accelerators:
                 return None, "the log tracks throughput per accelerator but not how many there are"
             rate *= accelerators
+        if source.whole_batches_of is not None:
+            if self.global_batch is None:
+                return None, "the log tracks throughput in whole batches but not the batch"
+            batches = math.ceil(source.whole_batches_of / self.global_batch)
+            rate *= source.whole_batches_of / (batches * self.global_batch)
         if source.includes_evaluation:
             evaluated_s = self.evaluation_s()
             spent_s = (self.time_ms or 0) / 1000 - (self.startup_s() or 0)
