@@ -59,10 +59,12 @@ class Source:
         """Every file that has a place, each once, in no particular order. Those whose ``top`` is not ``self.top`` at
         the end are of no results repository. Raises UserError for a source that is none."""
         try:
-            is_folder = stat.S_ISDIR(os.stat(self.path).st_mode)
+            mode = os.stat(self.path).st_mode
         except (OSError, ValueError) as error:
             raise UserError(f"{self.path}: {_reason(error)}.\n{EXPECTED}") from error
-        yield from _tree_files(self) if is_folder else _tar_files(self)
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            raise UserError(f"{self.path}: is neither a folder nor a file.\n{EXPECTED}")
+        yield from _tree_files(self) if stat.S_ISDIR(mode) else _tar_files(self)
 
     def note(self, kind: str, top: str | None, parts: Iterable[str], detail: str) -> None:
         self.oddities.append(Oddity(kind, top, tuple(parts), detail))
