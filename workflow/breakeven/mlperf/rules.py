@@ -70,6 +70,8 @@ class ThroughputSource:
     """Its seconds are those of the whole timed run, evaluation too."""
     whole_batches_of: int | None
     """Samples of an epoch, where it is counted as whole batches, so as more than it has."""
+    weight: str
+    """Entry of the line's metadata that says of how much work it is the mean; "" where all are of equally much."""
     without: str
     """Lines whose value has this key too are of another kind."""
 
@@ -336,6 +338,7 @@ _SOURCE_KEYS = (
     "after_run",
     "includes_evaluation",
     "whole_batches_of",
+    "weight",
     "without",
 )
 
@@ -361,6 +364,7 @@ def _source(raw: dict[str, Any]) -> ThroughputSource:
         whole_batches_of=as_count(raw["whole_batches_of"], "throughput", "whole_batches_of")
         if "whole_batches_of" in raw
         else None,
+        weight=as_text(raw["weight"], "throughput", "weight") if "weight" in raw else "",
         without=as_text(raw["without"], "throughput", "without") if "without" in raw else "",
     )
 

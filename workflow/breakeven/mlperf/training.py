@@ -20,13 +20,15 @@ def number(value: Any) -> float | None:
 
 
 @dataclass(slots=True)
-class _Mean:
-    total: float = 0.0
-    count: int = 0
+class _Pace:
+    """Time per work, averaged over work: rates may not be averaged."""
 
-    def add(self, value: float) -> None:
-        self.total += value
-        self.count += 1
+    time: float = 0.0
+    work: float = 0.0
+
+    def add(self, time_per_work: float, work: float) -> None:
+        self.time += time_per_work * work
+        self.work += work
 
 
 @dataclass(slots=True)
@@ -54,11 +56,11 @@ class Training:
     _last_units: float | None = None
     _checkpoints: dict[float, dict[str, Any]] = field(default_factory=dict)
     """Units → metric → value."""
-    _reported: list[_Mean] = field(default_factory=list)
+    _reported: list[_Pace] = field(default_factory=list)
     """By throughput source."""
 
     def __post_init__(self) -> None:
-        self._reported = [_Mean() for _ in self.benchmark.throughput]
+        self._reported = [_Pace() for _ in self.benchmark.throughput]
 
     @property
     def time_ms(self) -> float | None:
@@ -137,12 +139,13 @@ class Training:
         if not isinstance(value, dict):
             return
         timed, over = self.start_ms is not None and self.stop_ms is None, self.stop_ms is not None
-        for source, mean in zip(self.benchmark.throughput, self._reported, strict=True):
+        for source, pace in zip(self.benchmark.throughput, self._reported, strict=True):
             reported = number(value.get(source.stat))
             if reported is None or reported <= 0 or (source.without and source.without in value):
                 continue
             if over if source.after_run else timed:
-                mean.add(reported)
+                work = number(metadata.get(source.weight)) if source.weight else None
+                pace.add(reported if source.is_seconds_per_step else 1 / reported, work if work and work > 0 else 1.0)
 
     def _samples_per_unit(self) -> float | None:
         per_unit = self.benchmark.convergence.samples_per_unit
@@ -182,17 +185,17 @@ class Training:
 
     def step_throughput(self, devices: int | None) -> tuple[float | None, str]:
         """Samples per second of the system while training, and why not."""
-        for source, mean in zip(self.benchmark.throughput, self._reported, strict=True):
-            if mean.count:
-                return self._throughput(source, mean.total / mean.count, devices)
+        for source, pace in zip(self.benchmark.throughput, self._reported, strict=True):
+            if pace.time > 0:
+                return self._throughput(source, pace.work / pace.time, devices)
         return None, "the log tracks no throughput"
 
-    def _throughput(self, source: ThroughputSource, reported: float, devices: int | None) -> tuple[float | None, str]:
+    def _throughput(self, source: ThroughputSource, rate: float, devices: int | None) -> tuple[float | None, str]:
         if source.is_seconds_per_step:
             if self.global_batch is None:
                 return None, "the log tracks seconds per step but not the global batch"
-            return self.global_batch / reported, ""
-        rate = reported * source.samples_per_unit
+            rate *= self.global_batch
+        rate *= source.samples_per_unit
         if source.per_accelerator:
             # The batch of one accelerator is a surer count than a system description, which may list spare ones.
             accelerators = devices
