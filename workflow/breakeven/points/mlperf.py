@@ -53,11 +53,10 @@ def mlperf_points(
     Raises UserError naming a workload, family or submitter that is not there.
     """
     book = rulebook_of(runs, rules)
-    scored = _comparable(runs, book, family)
     chosen = []
     for benchmark, title in workloads.items():
         folders = {folder for (_, folder), ruled in book.items() if benchmark in _names(ruled.benchmark)}
-        of_workload = scored[scored["benchmark"].isin(folders)]
+        of_workload = _comparable(runs[runs["benchmark"].isin(folders)], book, family)
         if of_workload.empty:
             raise UserError(_nothing_of(benchmark, folders, family, runs))
         for series in series_of(of_workload, title, family, submitter):
