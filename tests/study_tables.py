@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from breakeven.mlperf.score import SCORE_COLUMNS
 from breakeven.schema.point import POINT_COLUMNS
 
 #: MLPerf Training v4.1, BERT on H100-SXM, best submission per size: devices, minutes, submitter.
@@ -237,3 +238,57 @@ def _run(devices: int, repeat: int, error: str = "") -> dict[str, object]:
         "measure_version": 2 if error else 1,
         "measure_sources": "abc123",
     }
+
+
+def write_round(results: Path, name: str = "v4.1") -> None:
+    """The tables of a round that the report reads: one set whose two scores differ, one without, one of old logs."""
+    folder = results / "mlperf" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    round_scores().to_csv(folder / "scores.csv", index=False)
+    anomalies = {
+        "round": [name, name],
+        "kind": ["corrupted_lines", "absent_file"],
+        "submitter": ["NVIDIA", "Clemson"],
+        "system": ["b", "c"],
+        "benchmark": ["bert", "bert"],
+        "file": ["NVIDIA/results/b/bert/result_1.txt", ""],
+        "count": [1, 10],
+        "detail": ["1 line with the MLLOG mark is not JSON", "0 of 10 logs"],
+    }
+    pd.DataFrame(anomalies).to_csv(folder / "anomalies.csv", index=False)
+    critical_batch().to_csv(folder / "critical_batch.csv", index=False)
+
+
+def round_scores() -> pd.DataFrame:
+    sets = {
+        "benchmark": ["bert"] * 3,
+        "submitter": ["NVIDIA", "NVIDIA", "Clemson"],
+        "system": ["a", "b", "c"],
+        "devices": [8, 64, 56],
+        "time_to_train_min": [5.0, 0.902, None],
+        "time_to_train_strict_min": [5.0, 0.9, None],
+        "note": ["", "", "no logs"],
+        "strict_note": ["", "result_1.txt: a damaged line", ""],
+        "old_logs": [False, True, False],
+        "log_months": ["2024-09", "2023-05", ""],
+    }
+    return pd.DataFrame(sets, columns=SCORE_COLUMNS)
+
+
+def critical_batch() -> pd.DataFrame:
+    found = {
+        "round": ["v4.1"],
+        "benchmark": ["llama2_70b_lora"],
+        "workload": ["llama2_70b_lora"],
+        "of": ["reference"],
+        "points": [3],
+        "batch_min": [8],
+        "batch_max": [128],
+        "samples_min": [2766.0],
+        "critical_batch": [41.15],
+        "critical_batch_low": [35.0],
+        "critical_batch_high": [48.2],
+        "rmse_percent": [3.6],
+        "note": [""],
+    }
+    return pd.DataFrame(found)

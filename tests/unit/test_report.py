@@ -16,7 +16,7 @@ from breakeven.report.study import read_studies
 from breakeven.schema.errors import UserError
 from breakeven.schema.files import write_text
 from breakeven.schema.spec import slug
-from tests.study_tables import Tables, published, two_cores
+from tests.study_tables import Tables, published, two_cores, write_round
 
 ERROR = 'RuntimeError: <script>alert("x")</script> & gone'
 
@@ -34,8 +34,9 @@ def study_folder(tables: Tables, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("studies")
-    return {t.study: study_folder(t, root / t.study) for t in (published(), two_cores(ERROR))}
+    results = tmp_path_factory.mktemp("results")
+    write_round(results)
+    return {t.study: study_folder(t, results / "studies" / t.study) for t in (published(), two_cores(ERROR))}
 
 
 @pytest.fixture(scope="module")
@@ -206,14 +207,19 @@ def test_command_line_with_plans(folders: dict[str, Path], tmp_path: Path) -> No
         "study": "mlperf-v4.1",
         "title": "MLPerf Training v4.1 on H100",
         "source": "mlperf",
-        "settings": {"round": "v4.1", "family": "H100-SXM"},
+        "settings": {"round": "v4.1", "family": "H100-SXM", "workloads": {"llama2_70b_lora": "BERT"}},
         "machine": None,
     }
     path = folders["mlperf-v4.1"] / "plan.json"
     path.write_text(json.dumps(plan))
     done = command(path, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "MLPerf Training v4.1 on H100" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "MLPerf Training v4.1 on H100" in page
+    assert "The two agree on 1 of 2 result sets that have both" in page
+    assert "result_1.txt: a damaged line" in page
+    assert "results/mlperf/v4.1/anomalies.csv" in page
+    assert "the samples needed double at a global batch of 41.1" in page
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pandas as pd
 from breakeven.figures import words
 from breakeven.figures.view import BreakEven, Curve, View, without_forbidden
 from breakeven.report.caveats import caveats
+from breakeven.report.published import Round, lost_to, sentences
 from breakeven.report.single import compared
 from breakeven.report.study import Study
 
@@ -25,7 +26,8 @@ _TOGETHER = re.compile(r"[\d.]+ (?:at \d+|%)")
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One series of one workload. ``lead`` is the sentence to quote; ``steps`` says what each further device buys,
-    ``single`` what the strategy itself costs, ``caveats`` what to know before trusting any of it."""
+    ``lost_to`` what the efficiency was lost to, ``single`` what the strategy itself costs, ``caveats`` what to know
+    before trusting any of it."""
 
     workload: str
     series: str
@@ -33,6 +35,7 @@ class Answer:
     efficiency: str
     break_even: str
     steps: str
+    lost_to: str = ""
     single: str = ""
     caveats: tuple[str, ...] = ()
 
@@ -42,15 +45,20 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return " ".join(part for part in (self.lead, self.steps, self.single, *self.caveats) if part)
+        return " ".join(part for part in (self.lead, self.steps, self.lost_to, self.single, *self.caveats) if part)
 
 
-def answers(view: View, points: pd.DataFrame, runs: pd.DataFrame | None = None) -> list[Answer]:
-    """One per headline series, in the tables' order. ``runs``: of a study that was measured here."""
-    return [answer(view, curve, points, runs) for curve in view.headlines]
+def answers(
+    view: View, points: pd.DataFrame, runs: pd.DataFrame | None = None, rounds: Sequence[Round] = ()
+) -> list[Answer]:
+    """One per headline series, in the tables' order. ``runs``: of a study that was measured here; ``rounds``: of one
+    of published results."""
+    return [answer(view, curve, points, runs, rounds) for curve in view.headlines]
 
 
-def answer(view: View, curve: Curve, points: pd.DataFrame, runs: pd.DataFrame | None) -> Answer:
+def answer(
+    view: View, curve: Curve, points: pd.DataFrame, runs: pd.DataFrame | None, rounds: Sequence[Round] = ()
+) -> Answer:
     found = view.break_even(curve.series)
     threshold = found.threshold if found else None
     return Answer(
@@ -60,8 +68,9 @@ def answer(view: View, curve: Curve, points: pd.DataFrame, runs: pd.DataFrame | 
         efficiency=efficiency_part(curve, threshold, intervals=not view.to_target),
         break_even=break_even_part(curve, found),
         steps=steps_part(curve),
+        lost_to=lost_to(curve),
         single=compared(view, curve, runs, threshold) if runs is not None else "",
-        caveats=() if view.to_target else tuple(caveats(view.workload, points, runs)),
+        caveats=tuple(sentences(view, curve, rounds) if view.to_target else caveats(view.workload, points, runs)),
     )
 
 
@@ -182,7 +191,8 @@ def plain_text(studies: Sequence[Study]) -> str:
     for study in studies:
         lines = [f"{study.title}\n{'-' * len(study.title)}"]
         for view in study.views:
-            lines += [_filled(a.text) for a in answers(view, study.tables["points"], study.tables.get("runs"))]
+            points, runs = study.tables["points"], study.tables.get("runs")
+            lines += [_filled(a.text) for a in answers(view, points, runs, study.rounds)]
         if study.notice:
             lines.append(_filled(study.notice))
         blocks.append("\n\n".join(lines))

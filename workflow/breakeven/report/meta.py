@@ -1,6 +1,6 @@
 """What the report is told about each study besides its tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,12 @@ class StudyMeta:
     source: str = "points"
     platform: Mapping[str, Any] = field(default_factory=dict)
     """Facts of the machine, by the name they are shown under."""
+    rounds: tuple[str, ...] = ()
+    """Rounds of MLPerf Training that the study reads."""
+    figures: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    """Of each workload, by its title: the kinds of its figures, and the arguments that draw each."""
+    benchmarks: Mapping[str, str] = field(default_factory=dict)
+    """Title of each workload of a published study → the benchmark's name."""
     commands: tuple[str, ...] = ()
     """Command lines that made the study."""
 
@@ -34,6 +40,11 @@ def from_plan(path: Path) -> tuple[str, StudyMeta]:
         title=plan["title"],
         source=plan["source"],
         platform={**told, **named, **({"study file": plan["config"]} if plan.get("config") else {})},
+        rounds=(settings["round"],) if plan["source"] == "mlperf" and settings.get("round") else (),
+        figures=plan.get("figures") or {},
+        benchmarks={title: name for name, title in (settings.get("workloads") or {}).items()}
+        if plan["source"] == "mlperf"
+        else {},
         commands=("snakemake",),
     )
 

@@ -10,22 +10,23 @@ from markupsafe import Markup
 
 from breakeven import __version__
 from breakeven.figures import words
+from breakeven.figures.kinds import KINDS
 from breakeven.figures.view import View, without_forbidden
-from breakeven.report import platform, tables
+from breakeven.report import platform, published, tables
 from breakeven.report.answer import Answer, answers
 from breakeven.report.cells import Table
 from breakeven.report.inline import inline_svg
-from breakeven.report.study import KINDS, Study
+from breakeven.report.study import Study
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import slug
 
 SOURCE_WORDS = {"measured": "measured", "mlperf": "published: MLPerf Training", "points": "from a table of points"}
-_ALT = {"time": "time and speed-up against devices", "efficiency": "efficiency against devices, with the break-even"}
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     svg: Markup
+    alt: str
     caption: str
 
 
@@ -48,6 +49,17 @@ class WorkloadPart:
     context: Table | None
     break_even: Table
     to_target: bool
+    critical_batch: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPart:
+    """What a round's logs hold, for readers who want to trust them."""
+
+    name: str
+    modes: str
+    differ: Table
+    oddities: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class StudyPart:
     measured: bool
     runs: Table | None
     equivalence: Table | None
-    anomalies: Table | None
+    rounds: list[RoundPart]
     commands: tuple[str, ...]
 
 
@@ -84,7 +96,7 @@ def study_part(study: Study) -> StudyPart:
         measured=runs is not None,
         runs=tables.runs_table(runs) if runs is not None else None,
         equivalence=tables.equivalence_table(frames["equivalence"]) if "equivalence" in frames else None,
-        anomalies=tables.plain_table(frames["anomalies"]) if "anomalies" in frames else None,
+        rounds=[_round(found) for found in study.rounds],
         commands=(*study.meta.commands, *_commands(study)),
     )
 
@@ -93,12 +105,30 @@ def _workload(study: Study, view: View) -> WorkloadPart:
     return WorkloadPart(
         title=view.workload,
         anchor=f"{slug(study.name)}-{slug(view.workload)}",
-        answers=[_shown(view, a) for a in answers(view, study.tables["points"], study.tables.get("runs"))],
-        figures=[_figure(study, view, kind) for kind in KINDS],
+        answers=[
+            _shown(view, a) for a in answers(view, study.tables["points"], study.tables.get("runs"), study.rounds)
+        ],
+        figures=[_figure(study, view, kind) for kind in study.drawn(view.workload)],
         efficiency=tables.efficiency_tables(study.tables["efficiency"], view),
         context=tables.context_table(study.tables["efficiency"], view),
         break_even=tables.break_even_table(study.tables["breakeven"], view),
         to_target=view.to_target,
+        critical_batch=_critical_batch(study, view),
+    )
+
+
+def _critical_batch(study: Study, view: View) -> str:
+    benchmark = study.meta.benchmarks.get(view.workload, "")
+    found = (published.critical_batch_sentence(of.critical_batch, benchmark) for of in study.rounds)
+    return next((sentence for sentence in found if sentence), "")
+
+
+def _round(found: published.Round) -> RoundPart:
+    return RoundPart(
+        name=found.name,
+        modes=published.modes_sentence(found.scores),
+        differ=published.modes_table(found.scores),
+        oddities=published.anomalies_summary(found.anomalies),
     )
 
 
@@ -117,22 +147,20 @@ def _shown(view: View, answer: Answer) -> Shown:
 
 def _figure(study: Study, view: View, kind: str) -> Figure:
     path = study.figure(view.workload, kind)
-    alt = f"{view.workload}: {_ALT[kind]}"
+    alt = f"{view.workload}: {KINDS[kind].caption}"
     try:
-        return Figure(inline_svg(path.read_text(encoding="utf-8"), alt), alt)
+        return Figure(inline_svg(path.read_text(encoding="utf-8"), alt), alt, KINDS[kind].caption)
     except FileNotFoundError:
         raise UserError(f"{path}: no such figure. Draw it first: python -m breakeven.figures --kind {kind} …") from None
 
 
 def _commands(study: Study) -> list[str]:
     """The command lines that draw this study's figures from its tables again."""
-    folder = study.folder.as_posix()
-    at = " ".join(f"--{t} {shlex.quote(f'{folder}/tables/{t}.csv')}" for t in ("points", "efficiency", "breakeven"))
     return [
-        f"python -m breakeven.figures --kind {kind} --workload {shlex.quote(view.workload)} {at} "
-        f"--source {study.meta.source} --output {shlex.quote(study.figure(view.workload, kind).as_posix())}"
+        f"python -m breakeven.figures --kind {kind} {shlex.join(arguments)}"
+        f" --output {shlex.quote(study.figure(view.workload, kind).as_posix())}"
         for view in study.views
-        for kind in KINDS
+        for kind, arguments in study.drawn(view.workload).items()
     ]
 
 

@@ -1,20 +1,21 @@
 """A study's folder as the report sees it: tables, a view per workload, figures, and what it is told about it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
+from breakeven.figures.kinds import TABLES, kinds
 from breakeven.figures.view import View, read_table, view, workloads
 from breakeven.report.meta import StudyMeta, presumed
 from breakeven.report.notices import notice
+from breakeven.report.published import Round
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import slug
 
 #: Tables that only some studies have.
-_OPTIONAL = ("runs", "equivalence", "anomalies")
-KINDS = ("time", "efficiency")
+_OPTIONAL = ("runs", "equivalence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Study:
     tables: Mapping[str, pd.DataFrame]
     """By the file's name without its ending; those of ``_OPTIONAL`` may be missing."""
     views: tuple[View, ...]
+    rounds: tuple[Round, ...] = ()
+    """Of published results: the tables of the rounds."""
 
     @property
     def title(self) -> str:
@@ -33,6 +36,19 @@ class Study:
     @property
     def notice(self) -> str:
         return notice(self.meta)
+
+    def drawn(self, workload: str) -> Mapping[str, Sequence[str]]:
+        """Kinds of figures that the workload has, and the arguments that draw each."""
+        return self.meta.figures.get(workload) or {kind: self._arguments(workload) for kind in kinds("points")}
+
+    def _arguments(self, workload: str) -> list[str]:
+        """Of the kinds that are drawn from a study's own tables."""
+        tables = [f"--{t}={(self.folder / 'tables' / t).as_posix()}.csv" for t in TABLES]
+        return ["--workload", workload, "--source", self.meta.source, *tables]
+
+    def round_table(self, round_name: str, table: str) -> Path:
+        """``results/studies/<study>`` stands beside ``results/mlperf/<round>``."""
+        return self.folder.parents[1] / "mlperf" / round_name / f"{table}.csv"
 
     def figure(self, workload: str, kind: str) -> Path:
         return self.folder / "figures" / slug(workload) / f"{kind}.svg"
@@ -46,7 +62,13 @@ def read_study(name: str, folder: Path, meta: Mapping[str, StudyMeta]) -> Study:
             tables[key] = read_table(path)
     titles = workloads(tables["efficiency"])
     views = tuple(view(w, tables["points"], tables["efficiency"], tables["breakeven"]) for w in titles)
-    return Study(name, folder, meta.get(name, presumed(name)), tables, views)
+    study = Study(name, folder, meta.get(name, presumed(name)), tables, views)
+    return replace(study, rounds=tuple(_round(study, of) for of in study.meta.rounds))
+
+
+def _round(study: Study, name: str) -> Round:
+    found = (read_table(study.round_table(name, table)) for table in ("scores", "anomalies", "critical_batch"))
+    return Round(name, *found)
 
 
 def read_studies(named: Sequence[tuple[str, Path]], meta: Mapping[str, StudyMeta]) -> list[Study]:

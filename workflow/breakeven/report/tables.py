@@ -59,7 +59,8 @@ def _efficiency(caption: str, rows: pd.DataFrame, key: float | None, time_of: st
     unit_s, unit = words.time_unit(rows["time_s"].dropna())
     work = distinct(rows, "unit")
     device = str(rows["device"].iloc[0])
-    in_unit = rows.assign(**{name: rows[name] / unit_s for name in ("time_s", "time_s_low", "time_s_high")})
+    times = [name for name in ("time_s", "time_s_low", "time_s_high", "time_reference_s") if name in rows]
+    in_unit = rows.assign(**{name: rows[name] / unit_s for name in times})
 
     def devices(row: "pd.Series[Any]") -> Cell:
         return Cell(f"{number(row, 'devices'):.0f}", mark="key" if row["devices"] == key else "")
@@ -79,8 +80,15 @@ def _efficiency(caption: str, rows: pd.DataFrame, key: float | None, time_of: st
         (Column("Efficiency"), between("efficiency", words.efficiency)),
         (Column("Efficiency", "samples needed"), between("efficiency_stat", words.efficiency)),
         (Column("Efficiency", "throughput"), between("efficiency_sys", words.efficiency)),
+        (Column("Of which", "step speed"), between("efficiency_step", words.efficiency)),
+        (Column("Of which", "evaluation, start-up"), between("efficiency_overhead", words.efficiency)),
+        (Column("Of which", "residual"), between("efficiency_residual", words.efficiency)),
+        (Column("Time at reference convergence", unit), significant("time_reference_s")),
         (Column("Throughput", f"{work[0] if len(work) == 1 else 'work'}/s per device"), significant("rate_per_device")),
         (Column(words.hours_word(device).capitalize()), significant("device_hours")),
+        (Column("Cost", "price × device-hours"), significant("cost")),
+        (Column("Energy", "MJ, logged"), significant("energy_kj", per=1000)),
+        (Column("Not split because", number=False, wrap=True), text("decomposition_note")),
         (Column("Configuration", number=False, wrap=True), text("label")),
     ]
     return table(caption, in_unit, columns)
@@ -205,15 +213,3 @@ def equivalence_table(equivalence: pd.DataFrame) -> Table:
 
 def _difference(row: "pd.Series[Any]") -> Cell:
     return Cell(f"{number(row, 'max_abs_loss_difference'):.1e}") if known(row, "max_abs_loss_difference") else Cell("")
-
-
-def plain_table(frame: pd.DataFrame) -> Table:
-    """A table shown as it is, for those with columns of their own (anomalies)."""
-    columns = [
-        (
-            Column(str(c).replace("_", " ").capitalize(), number=pd.api.types.is_numeric_dtype(frame[c]), wrap=True),
-            text(str(c)),
-        )
-        for c in frame.columns
-    ]
-    return table("", frame, columns)
