@@ -159,8 +159,8 @@ class _Layer:
             self._remember(key, rule, value)
             if rule.selects and self.awaits_selection:
                 selection, self.awaits_selection = rule.selects, False
-        if rule.target and not reported.met_target:
-            reported.met_target = self._meets_target(key, rule, value)
+        if rule.target and self._meets_target(key, rule, value):
+            reported.met_target = True
         return selection
 
     def _check(self, key: str, rule: Requirement, value: Any, metadata: Any, time_ms: float) -> None:

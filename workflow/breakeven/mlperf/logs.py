@@ -156,7 +156,10 @@ class _Reader:
             if type(time_ms) is not int or not -(2**63) < time_ms < 2**63:
                 time_ms = _time(time_ms)
             if type(key) is not str or time_ms is None:
-                self._corrupted()
+                self.corrupted += 1
+                # The checker passes over a key that is no text, as over any that it has no rules for.
+                if time_ms is None or not entry.keys() >= _CHECKED:
+                    self.checker.unreadable()
                 continue
             self.readable += 1
             if self.first_ms is None:
@@ -197,6 +200,9 @@ def _time(raw: Any) -> float | None:
 
 
 _MAX_PREFIXES = 100_000
+
+#: What the checker's parser asks of every line.
+_CHECKED = {"time_ms", "key", "value", "metadata"}
 
 #: "3: ", " 12: ", "[1,3]<stdout>:", "rank3: "
 _RANK = re.compile(r"\s*(?:\[\d+,(\d+)\]|\[?(?:rank)?\s?(\d+)\]?)\s*(?:<\w+>)?\s*:\s*")
