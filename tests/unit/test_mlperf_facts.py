@@ -1,24 +1,27 @@
 """The committed run facts: what they hold, and that the archive gives them back byte for byte."""
 
-import json
-import random
+import os
 import tarfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from breakeven.mlperf.anomalies import ANOMALY_COLUMNS, KINDS, anomalies_csv
 from breakeven.mlperf.extract import extract, main
-from breakeven.mlperf.score import submissions
+from breakeven.mlperf.rules import load_round
 from breakeven.mlperf.table import FACT_COLUMNS, facts_csv, read_facts
 from breakeven.schema.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT / "workflow" / "breakeven" / "mlperf" / "facts" / "v4.1_runs.csv"
+ANOMALIES = FACTS.with_name("v4.1_anomalies.csv")
 ARCHIVES = ROOT.parent / "shared" / "data" / "mlperf"
 ARCHIVE = ARCHIVES / "training_results_v4.1.tar.xz"
+NEWER = ARCHIVES / "training_results_v5.1.tar.xz"
 SUBSET = ARCHIVES / "v4.1_test_subset.tar.xz"
 OUTSIDE = "the raw archive is kept outside the repository"
+ROUND = load_round("v4.1")
 
 
 @pytest.fixture(scope="module")
@@ -26,33 +29,82 @@ def facts() -> pd.DataFrame:
     return read_facts(FACTS)
 
 
+@pytest.fixture(scope="module")
+def anomalies() -> pd.DataFrame:
+    return pd.read_csv(ANOMALIES, keep_default_na=False)
+
+
 @pytest.mark.skipif(not ARCHIVE.exists(), reason=OUTSIDE)
 def test_the_archive_gives_the_committed_facts_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "facts" / "runs.csv"
-    monkeypatch.setattr("sys.argv", ["extract", str(ARCHIVE), "--out", str(out)])
+    out = tmp_path / "facts"
+    tables = ["--runs", str(out / "runs.csv"), "--anomalies", str(out / "anomalies.csv")]
+    origin = ["--repository", ROUND.repository, "--commit", ROUND.commit]
+    monkeypatch.setattr("sys.argv", ["extract", str(ARCHIVE), "--round", "v4.1", *tables, *origin])
     main()
-    assert out.read_bytes() == FACTS.read_bytes()
-    assert [path.name for path in out.parent.iterdir()] == ["runs.csv"]
+    assert (out / "runs.csv").read_bytes() == FACTS.read_bytes()
+    assert (out / "anomalies.csv").read_bytes() == ANOMALIES.read_bytes()
+    assert sorted(path.name for path in out.iterdir()) == ["anomalies.csv", "runs.csv"]
 
 
 @pytest.mark.skipif(not SUBSET.exists(), reason=OUTSIDE)
-def test_a_tree_and_its_archive_give_the_same_and_the_official_tools_scores(tmp_path: Path) -> None:
+def test_a_tree_and_its_archive_give_the_same(tmp_path: Path) -> None:
     with tarfile.open(SUBSET) as archive:
         archive.extractall(tmp_path / "tree", filter="data")
-    text = facts_csv(extract(SUBSET, "v4.1"))
-    assert facts_csv(extract(tmp_path / "tree", "v4.1")) == text
-    table = tmp_path / "runs.csv"
-    table.write_text(text)
-    expected = pd.read_csv(SUBSET.with_name("v4.1_test_subset_expected.csv"))
-    official = sorted(expected.filter(like=":time_to_train").stack().dropna())
-    assert sorted(submissions(read_facts(table))["time_to_train_min"]) == pytest.approx(official, rel=1e-12)
+    from_archive, from_tree = extract(SUBSET, ROUND), extract(tmp_path / "tree", ROUND)
+    assert facts_csv(from_tree.rows) == facts_csv(from_archive.rows)
+    assert anomalies_csv(from_tree.anomalies) == anomalies_csv(from_archive.anomalies)
+    sets = {(row.submitter, row.benchmark) for row in from_tree.rows}
+    assert sets == {
+        ("GigaComputing", "llama2_70b_lora"),
+        ("Google", "stable_diffusion"),
+        ("NVIDIA", "ssd"),
+        ("NVIDIA", "stable_diffusion"),
+        ("tinycorp", "bert"),
+    }
 
 
-def test_the_table_holds_110_sets_of_four_benchmarks(facts: pd.DataFrame) -> None:
+@pytest.mark.skipif(not NEWER.exists(), reason=OUTSIDE)
+def test_v5_1_has_1669_runs_on_known_accelerators_and_two_sets_submitted_twice() -> None:
+    found = extract(NEWER, load_round("v5.1"), processes=len(os.sched_getaffinity(0)))
+    assert len(found.rows) == 1669
+    assert {row.status for row in found.rows} == {"ok", "failed"}
+    assert {row.accelerator_family for row in found.rows} == {
+        "B200-SXM", "B300-SXM", "GB200", "GB300", "H100-SXM", "H200-SXM", "MI300X", "MI325X", "MI350X", "MI355X",
+        "RTX-PRO-6000",
+    }  # fmt: skip
+    assert all(row.devices for row in found.rows)
+    duplicates = {
+        (row.submitter, row.system, row.benchmark, row.duplicate_of) for row in found.rows if row.duplicate_of
+    }
+    original = "Dell/1xXE9680Lx8B200-SXM-180GB"
+    assert duplicates == {
+        ("Dell", "1xXE9780x8B200-SXM-180GB", "retinanet", original),
+        ("Dell", "1xXE9780x8B200-SXM-180GB", "rgat", original),
+    }
+
+
+def test_the_table_holds_154_sets_of_seven_benchmarks(facts: pd.DataFrame) -> None:
     assert list(facts.columns) == FACT_COLUMNS
-    assert len(facts) == 970
+    assert len(facts) == 1319
     sets = facts.drop_duplicates(["submitter", "system", "benchmark"])["benchmark"].value_counts().to_dict()
-    assert sets == {"llama2_70b_lora": 30, "bert": 29, "ssd": 26, "stable_diffusion": 25}
+    assert sets == {
+        "llama2_70b_lora": 30,
+        "bert": 29,
+        "ssd": 26,
+        "stable_diffusion": 25,
+        "gnn": 17,
+        "dlrm_dcnv2": 14,
+        "gpt3": 13,
+    }
+    assert facts.groupby("benchmark")["workload"].unique().explode().to_dict() == {
+        name: benchmark.workload for name, benchmark in ROUND.benchmarks.items()
+    }
+
+
+def test_the_table_says_where_its_runs_come_from(facts: pd.DataFrame) -> None:
+    assert set(facts["repository"]) == {ROUND.repository} == {"https://github.com/mlcommons/training_results_v4.1"}
+    assert set(facts["commit"]) == {ROUND.commit}
+    assert facts["result_id"].nunique() == 154
 
 
 def test_devices_are_counted_never_read_from_a_name(facts: pd.DataFrame) -> None:
@@ -64,26 +116,49 @@ def test_devices_are_counted_never_read_from_a_name(facts: pd.DataFrame) -> None
     assert devices["tinybox_green"] == 6
 
 
-def test_the_ten_absent_logs_of_clemson_are_not_measured(facts: pd.DataFrame) -> None:
+def test_the_families_of_v4_1(facts: pd.DataFrame) -> None:
+    sets = facts.drop_duplicates(["submitter", "system", "benchmark"])["accelerator_family"].value_counts().to_dict()
+    assert sets == {
+        "H100-SXM": 84, "H200-SXM": 43, "B200-SXM": 7, "TPU-v5p": 7, "Trillium": 4, "H100-NVL": 3, "A100-PCIe": 2,
+        "RTX-A5000": 2, "RTX-4090": 1, "RX-7900XTX": 1,
+    }  # fmt: skip
+
+
+def test_the_ten_absent_logs_of_clemson_are_not_measured(facts: pd.DataFrame, anomalies: pd.DataFrame) -> None:
     absent = facts[facts["status"] == "not_measured"]
     assert len(absent) == 10
     assert set(absent["submitter"]) == {"Clemson"}
     assert set(absent["system"]) == {"7x8xH100-SXM5-80GB"}
     assert absent[["run_time_min", "samples_to_converge", "global_batch"]].isna().all(axis=None)
+    listed = anomalies[anomalies["kind"] == "absent_file"]
+    assert listed[["submitter", "system", "count"]].values.tolist() == [["Clemson", "7x8xH100-SXM5-80GB", 10]]
 
 
-def test_three_runs_failed(facts: pd.DataFrame) -> None:
-    assert set(facts[facts["status"] == "failed"]["source"]) == {
+def test_three_runs_failed(facts: pd.DataFrame, anomalies: pd.DataFrame) -> None:
+    failed = {
         "NVIDIA/results/eos_n64_ngc24.09_nemo/stable_diffusion/result_6.txt",
         "NVIDIA/results/eos_n8_ngc23.04_pytorch/bert/result_4.txt",
         "tinycorp/results/tinybox_green/bert/result_2.txt",
     }
+    assert set(facts[facts["status"] == "failed"]["source"]) == failed
+    assert set(anomalies[anomalies["kind"].isin(["not_converged", "no_run_stop"])]["file"]) == failed
+
+
+def test_six_logs_fail_the_official_checks_the_three_that_failed_and_three_damaged_ones(facts: pd.DataFrame) -> None:
+    rejected = facts[facts["compliance"] != ""]
+    assert len(rejected) == 6
+    assert ((rejected["status"] == "failed") | (rejected["corrupted_lines"] == 1)).all()
 
 
 def test_every_run_that_converged_has_its_time_samples_and_batch(facts: pd.DataFrame) -> None:
     converged = facts[facts["status"] == "ok"]
     assert converged[["run_time_min", "samples_to_converge", "global_batch"]].notna().all(axis=None)
     assert (converged["run_time_min"] > 0).all()
+
+
+def test_a_throughput_is_there_or_its_absence_is_explained(facts: pd.DataFrame) -> None:
+    measured = facts[facts["status"] != "not_measured"]
+    assert (measured["step_throughput"].isna() == (measured["step_throughput_note"] != "")).all()
 
 
 def test_three_logs_of_lambda_have_one_corrupted_line_each(facts: pd.DataFrame) -> None:
@@ -95,91 +170,55 @@ def test_three_logs_of_lambda_have_one_corrupted_line_each(facts: pd.DataFrame) 
 def test_the_one_duplicate_names_its_original(facts: pd.DataFrame) -> None:
     duplicates = facts[facts["duplicate_of"] != ""].drop_duplicates(["system", "benchmark"])
     assert duplicates[["submitter", "system", "benchmark", "duplicate_of"]].values.tolist() == [
-        ["Dell", "8xXE9680x8H100-SXM-80GB-POWER", "llama2_70b_lora", "8xXE9680x8H100-SXM-80GB"]
+        ["Dell", "8xXE9680x8H100-SXM-80GB-POWER", "llama2_70b_lora", "Dell/8xXE9680x8H100-SXM-80GB"]
     ]
+
+
+def test_what_is_odd_about_v4_1(anomalies: pd.DataFrame) -> None:
+    assert list(anomalies.columns) == ANOMALY_COLUMNS
+    assert set(anomalies["kind"]) <= set(KINDS)
+    assert anomalies["kind"].value_counts().to_dict() == {
+        "prefixed_lines": 519,
+        "several_ranks": 176,
+        "old_logs": 19,
+        "non_utf8": 7,
+        "fails_official_check": 6,
+        "corrupted_lines": 3,
+        "not_converged": 2,
+        "absent_file": 1,
+        "duplicate_submission": 1,
+        "no_run_stop": 1,
+    }
 
 
 def test_reading_gives_back_the_numbers_written(facts: pd.DataFrame) -> None:
     text = pd.read_csv(FACTS, dtype=str)
-    for column in ("run_time_min", "scaling_factor"):
+    for column in ("run_time_min", "scaling_factor", "step_throughput", "samples_to_converge", "evaluation_min"):
         written = text[column].dropna()
-        assert [repr(float(number)) for number in facts.loc[written.index, column]] == written.tolist()
-
-
-def small_tree(root: Path, **description: object) -> Path:
-    system = {
-        "submitter": "Someone Inc.",
-        "division": "closed",
-        "status": "Available on-premise",
-        "system_name": "box",
-        "number_of_nodes": "1",
-        "accelerators_per_node": "8",
-        "accelerator_model_name": "NVIDIA H100-SXM5-80GB",
-    }
-    results = root / "Someone" / "results" / "box_1" / "ssd"
-    results.mkdir(parents=True)
-    (results / "result_0.txt").write_text("")
-    (results / "scaling.json").write_text('{"scaling_factor": 1.5}')
-    systems = root / "Someone" / "systems"
-    systems.mkdir()
-    (systems / "box_1.json").write_text(json.dumps({**system, **description}))
-    return root
-
-
-def test_runs_that_the_rules_require_and_the_tree_lacks_are_rows(tmp_path: Path) -> None:
-    rows = extract(small_tree(tmp_path), "v9.9")
-    assert [row.status for row in rows] == ["failed", *["not_measured"] * 4]
-    assert [row.run for row in rows] == [0, 1, 2, 3, 4]
-    assert {(row.submitter, row.system_name, row.devices, row.scaling_factor) for row in rows} == {
-        ("Someone", "box", 8, 1.5)
-    }
+        assert [float(number) for number in facts.loc[written.index, column]] == written.map(float).tolist()
 
 
 @pytest.mark.parametrize(
-    ("description", "message"),
+    ("column", "value", "message"),
     [
-        ({"accelerator_model_name": "NVIDIA H100"}, "box_1.json: accelerator_model_name 'NVIDIA H100' belongs to no"),
-        ({"accelerators_per_node": "0"}, "box_1.json: accelerators_per_node is '0'; it must be a whole number above 0"),
-        ({"number_of_nodes": ""}, "box_1.json: number_of_nodes is missing or empty"),
+        ("run_time_min", "soon", r"line 3: run_time_min is 'soon'; expected a number or nothing"),
+        ("devices", "inf", r"line 3: devices is 'inf'"),
+        ("status", "fine", r"line 3: status 'fine' is unknown"),
     ],
 )
-def test_a_system_description_that_cannot_be_right(
-    tmp_path: Path, description: dict[str, object], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        extract(small_tree(tmp_path, **description), "v9.9")
+def test_a_table_with_a_cell_that_cannot_be(tmp_path: Path, column: str, value: str, message: str) -> None:
+    table = pd.read_csv(FACTS, dtype=str, keep_default_na=False).head(3)
+    table.loc[1, column] = value
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(UserError, match=rf"t\.csv: {message}"):
+        read_facts(tmp_path / "t.csv")
 
 
-def test_a_missing_system_description_is_named(tmp_path: Path) -> None:
-    (small_tree(tmp_path) / "Someone" / "systems" / "box_1.json").unlink()
-    with pytest.raises(UserError, match=r"Expected Someone/systems/box_1\.json"):
-        extract(tmp_path, "v9.9")
-
-
-def test_a_source_that_is_no_results_repository(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no results of bert, llama2_70b_lora"):
-        extract(tmp_path, "v9.9")
-    file = tmp_path / "notes.txt"
-    file.write_text("not a tar archive")
-    with pytest.raises(UserError, match=r"notes\.txt: cannot be read as an archive"):
-        extract(file, "v9.9")
-
-
-@pytest.mark.parametrize("kept", [0.3, 0.6, 0.9])
-def test_an_archive_cut_short(tmp_path: Path, kept: float) -> None:
-    whole, cut = tmp_path / "whole.tar.xz", tmp_path / "cut.tar.xz"
-    tree = small_tree(tmp_path / "tree")
-    (tree / "Someone" / "results" / "box_1" / "ssd" / "result_1.txt").write_bytes(random.Random(0).randbytes(300_000))
-    with tarfile.open(whole, "w:xz") as archive:
-        archive.add(tree, arcname="repository")
-    content = whole.read_bytes()
-    cut.write_bytes(content[: int(len(content) * kept)])
-    with pytest.raises(UserError, match=r"cut\.tar\.xz: cannot be read as an archive"):
-        extract(cut, "v9.9")
-
-
-def test_a_table_that_is_no_run_facts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"a,b\n1,2\n", b'round,"benchmark\n', bytes(100)])
+def test_a_table_that_is_no_run_facts(tmp_path: Path, content: bytes) -> None:
     table = tmp_path / "t.csv"
-    table.write_text("a,b\n1,2\n")
-    with pytest.raises(UserError, match=r"t\.csv: lacks the columns round, benchmark"):
+    table.write_bytes(content)
+    with pytest.raises(UserError, match=r"(?s)t\.csv: (lacks the columns round|cannot be read).*Expected what"):
         read_facts(table)
+    with pytest.raises(UserError, match=r"nowhere\.csv: cannot be read"):
+        read_facts(tmp_path / "nowhere.csv")

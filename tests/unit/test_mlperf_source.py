@@ -1,5 +1,6 @@
 """Files of a results repository: the same from a tree and an archive, and nothing read that lies outside."""
 
+import contextlib
 import io
 import os
 import random
@@ -218,10 +219,8 @@ def test_damaged_archives_end_with_a_message_or_are_read(tmp_path: Path, mode: s
         for _ in range(3):
             content[chance.randrange(len(content))] = chance.randrange(256)
         damaged.write_bytes(content)
-        try:
+        with contextlib.suppress(UserError):  # any other exception is a defect
             contents(damaged)
-        except UserError as error:
-            assert "damaged" in str(error)
 
 
 def test_headers_that_claim_the_impossible(tmp_path: Path) -> None:
@@ -256,9 +255,10 @@ def test_a_source_without_results(tmp_path: Path) -> None:
         contents(write_tar(tmp_path / "empty.tar", {}))
     with pytest.raises(UserError, match="holds no results"):
         contents(write_tree(tmp_path / "deep", {f"a/b/{name}": content for name, content in repository().items()}))
+    both = {f"{top}/{name}": content for top in ("v4.1", "v5.1") for name, content in repository().items()}
+    write_tree(tmp_path / "both", both)
     with pytest.raises(UserError, match=r"holds several repositories \(v4\.1, v5\.1\); give one of them"):
-        both = {f"{top}/{name}": content for top in ("v4.1", "v5.1") for name, content in repository().items()}
-        contents(write_tree(tmp_path / "both", both))
+        contents(tmp_path / "both")
 
 
 def test_a_source_that_is_a_link_or_a_special_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""System descriptions as submitters write them: numbers as text, names in many spellings, and systems without accelerators."""
+"""System descriptions as submitters write them: numbers as text, names in many spellings, no accelerators at all."""
 
 import json
 from typing import Any

@@ -184,7 +184,7 @@ def set_anomalies(one: ResultSet, benchmark: Benchmark, rules: Round, duplicate_
         yield {
             "kind": "old_logs",
             "count": len(old),
-            "detail": f"logged in {months}; {rules.logs_since} is the round's first month",
+            "detail": f"logged in {months}; the round's own begin in {rules.logs_since}",
         }
     for name, it in facts:
         file = f"{one.folder}/{name}"
