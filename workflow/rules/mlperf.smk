@@ -86,6 +86,7 @@ rule mlperf_points:
     input:
         plan="results/studies/{study}/plan.json",
         runs=lambda w: PLAN.studies[w.study].round_table("runs"),
+        rules=PLAN.rule_files(),
         code=sources("mlperf", "points", "stats"),
     output:
         "results/studies/{study}/tables/points.csv",
@@ -95,5 +96,8 @@ rule mlperf_points:
         study=PLAN.pattern("mlperf"),
     conda:
         "../../envs/analysis.yaml"
+    params:
+        rules=PLAN.rules_arguments(),
     shell:
-        "python -m breakeven.points.mlperf --plan {input.plan:q} --facts {input.runs:q} --output {output:q} 2>&1 | tee {log:q} >&2"
+        "python -m breakeven.points.mlperf --plan {input.plan:q} --facts {input.runs:q} {params.rules:q}"
+        " --output {output:q} 2>&1 | tee {log:q} >&2"
