@@ -11,6 +11,7 @@ import pytest
 from breakeven.mlperf.score import submissions
 from breakeven.mlperf.table import read_facts
 from breakeven.points.mlperf import mlperf_points
+from breakeven.scaling.breakeven import breakeven_table
 from breakeven.scaling.efficiency import efficiency_table
 
 FACTS = Path(__file__).resolve().parents[2] / "workflow" / "breakeven" / "mlperf" / "facts" / "v4.1_runs.csv"
@@ -170,6 +171,14 @@ INTERVALS = {
     "Stable Diffusion": "1024  0.172 0.215  0.501 0.620  0.342 0.347",
 }
 
+# The largest size of NVIDIA's series that keeps E >= 0.7, its 95 % range, and where the curve crosses 0.7.
+BREAK_EVEN = {
+    "BERT": "64  64 64  75.8",
+    "Llama 2 70B LoRA": "64  8 64  75.8",
+    "RetinaNet": "64  8 64  73.5",
+    "Stable Diffusion": "8  8 64  59.1",
+}
+
 
 def cells(text: str) -> list[list[str]]:
     return [line.split() for line in text.strip().splitlines()]
@@ -253,6 +262,18 @@ def test_a_set_whose_runs_all_take_four_epochs_is_known_to_about_eight_percent(h
     assert (row["devices"], row["global_batch"], row["samples"]) == (8, 256, 4 * 1_170_301)
     shown = [f"{row[name] / 60:.1f}" for name in ("time_s", "time_s_low", "time_s_high")]
     assert shown == ["35.7", "32.9", "38.4"]
+
+
+def test_the_break_even_of_nvidias_series(facts: pd.DataFrame, headlines: pd.DataFrame) -> None:
+    points = mlperf_points(facts, "mlperf-v4.1", TITLES)
+    table = breakeven_table(points[points["headline"]], headlines, 0.7)
+    shown = {
+        row[
+            "workload"
+        ]: f"{row['devices']:.0f}  {row['devices_low']:.0f} {row['devices_high']:.0f}  {row['crossing']:.1f}"
+        for _, row in table[table["primary"]].iterrows()
+    }
+    assert shown == BREAK_EVEN
 
 
 def test_time_at_the_references_convergence(headlines: pd.DataFrame) -> None:
