@@ -84,6 +84,7 @@ ROWS = [
     score("Lenovo", 8, 34.259, "H200-SXM"),
     score("NVIDIA", 8, 22.513, "B200-SXM", system_status="Preview"),
     score("Anybody", 8, 1.0, division="open"),
+    score("Haste", 8, 1.0, note="3 of 5 required runs"),
 ]
 NEXT_ROUND = [
     score("Supermicro", 8, 21.474, "B200-SXM", round="v5.1", benchmark="retinanet"),
@@ -154,7 +155,7 @@ def factors_of(*values: float | None, note: str = "") -> dict[str, float | str |
     return {**known, "efficiency_sys": 0.7, "decomposition_note": note}
 
 
-SPLIT = [factors_of(1, 1, 1, 1), factors_of(1, 0.8, 1.1, 0.85), factors_of(0.46, None, 0.9, None, note="no step rate")]
+SPLIT = [factors_of(1, 1, 1, 1), factors_of(1, 0.8, 1.3, 0.85), factors_of(0.46, None, 0.9, None, note="no step rate")]
 
 
 def test_a_benchmark_is_found_by_its_folder_or_its_workload_in_every_round() -> None:
@@ -169,10 +170,10 @@ def test_an_unknown_benchmark_names_the_known_ones() -> None:
         published("BERT", "bert", [scores()])
 
 
-def test_what_has_no_score_repeats_anothers_runs_or_is_of_the_open_division_is_left_out() -> None:
+def test_what_has_no_score_or_may_not_be_compared_is_left_out() -> None:
     own = results().own
-    assert len(own) == len(ROWS) - 3
-    assert not {"Clemson", "Anybody"} & set(own["submitter"])
+    assert len(own) == len(ROWS) - 4
+    assert not {"Clemson", "Anybody", "Haste"} & set(own["submitter"])
     assert (own["duplicate_of"] == "").all()
 
 
@@ -224,8 +225,8 @@ def test_rounds_are_in_the_order_of_their_numbers() -> None:
 
 def test_losses_of_a_size_add_up_to_the_loss_of_its_efficiency(tmp_path: Path) -> None:
     _, at_64, at_2528 = bars(own_series(SPLIT, tmp_path).headlines[0])
-    assert at_64.losses["efficiency_overhead"] == pytest.approx(-math.log(1.1))
-    assert sum(at_64.losses.values()) == pytest.approx(-math.log(1 * 0.8 * 1.1 * 0.85))
+    assert at_64.losses["efficiency_overhead"] == pytest.approx(-math.log(1.3))
+    assert sum(at_64.losses.values()) == pytest.approx(-math.log(1 * 0.8 * 1.3 * 0.85))
     assert set(at_2528.factors) == {"efficiency_stat", UNSPLIT}
     assert at_2528.note == "no step rate"
 
@@ -235,8 +236,20 @@ def test_the_decomposition_says_its_parts_and_why_one_is_not_split(tmp_path: Pat
     assert {"more samples needed", "slower steps", "evaluation and start-up", "unexplained"} <= set(shown)
     assert "throughput (not split)" in shown
     assert "Throughput not split at 2528: no step rate." in shown
-    assert {"× 0.80", "× 1.10", "× 0.46", "reference"} <= set(shown)
+    assert {"× 0.80", "× 1.30", "× 0.46", "reference"} <= set(shown)
     assert "efficiency: losses less gains" in shown
+
+
+def test_a_gain_too_small_to_see_leaves_the_efficiency_over_the_stack(tmp_path: Path) -> None:
+    small = [factors_of(1, 1, 1, 1), factors_of(0.9, 0.8, 1.01, 1), factors_of(0.46, 0.5, 0.9, 1)]
+    assert "efficiency: losses less gains" not in texts(render("decomposition", own_series(small, tmp_path)))
+
+
+def test_reasons_that_several_sizes_share_are_told_once(tmp_path: Path) -> None:
+    base = "NVIDIA: n1, 8 x H100-SXM: no step rate"
+    lacking = [factors_of(1, None, None, None, note=note) for note in (base, f"NVIDIA: n8: none; {base}", base)]
+    shown = " ".join(texts(render("decomposition", own_series(lacking, tmp_path))))
+    assert f"Throughput not split at 64 and 2528: NVIDIA: n8: none; {base}." in shown
 
 
 def test_a_decomposition_needs_its_columns(tmp_path: Path) -> None:
@@ -270,6 +283,13 @@ def test_a_critical_batch_that_cannot_be_told_is_no_number() -> None:
     text = said("samples", results(critical=lost))
     assert "critical batch not identifiable: 2 batches, of 3 a fit needs" in text
     assert "twice the fewest" not in text
+
+
+def test_one_reference_run_written_down_wrongly_does_not_flatten_the_rest() -> None:
+    wild = reference().assign(samples_sd=[0.0, 3e7, 5e5])
+    shown = texts(render_published("samples", results(reference=wild), "x"))
+    assert "20" in shown  # million, at the top of the axis
+    assert not {"50", "100"} & set(shown)
 
 
 def test_samples_without_a_reference_are_the_submissions_alone() -> None:

@@ -21,6 +21,8 @@ _TICKS = (1.5, 1.25, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.0
 _WIDTH, _LABEL_IN, _TICK_GAP_IN = 0.62, 0.155, 0.19
 #: Losses below this are rounding: no bar is drawn for them.
 _NOTHING = 1e-4
+#: Gains larger than this set the efficiency visibly off from the end of the stack.
+_GAIN = 0.025
 
 
 def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
@@ -62,10 +64,10 @@ def _size(bar: Bar) -> str:
 
 def _scale(axes: Axes, found: list[Bar], height_in: float) -> float:
     """Efficiency on the left, its logarithm on the right; returns the inches that a loss of one takes."""
-    low = min(sum(v for v in bar.losses.values() if v < 0) for bar in found)
-    high = max(sum(v for v in bar.losses.values() if v > 0) for bar in found)
+    low = min(_gains(bar) for bar in found)
+    high = max(bar.loss - _gains(bar) for bar in found)
     room = max(high - low, 0.2)
-    low, high = low - (0.1 * room if low < -_NOTHING else 0.03 * room), high + 0.13 * room
+    low, high = low - (0.08 if low < -_GAIN else 0.03) * room, high + 0.13 * room
     axes.set_ylim(low, high)
     inches = height_in / (high - low)
     axes.yaxis.set_major_locator(FixedLocator([-math.log(e) for e in _efficiencies(low, high, inches)]))
@@ -79,6 +81,11 @@ def _scale(axes: Axes, found: list[Bar], height_in: float) -> float:
     other.tick_params(axis="y", labelcolor=MUTED, length=0)
     other.set_ylabel("loss, −ln of the efficiency", color=MUTED)
     return inches
+
+
+def _gains(bar: Bar) -> float:
+    """The losses below zero together."""
+    return sum(loss for loss in bar.losses.values() if loss < 0)
 
 
 def _efficiencies(low: float, high: float, inches: float) -> list[float]:
@@ -113,7 +120,7 @@ def _stack(axes: Axes, at: int, bar: Bar, inches: float) -> None:
         if abs(loss) * inches >= _LABEL_IN:
             _factor(axes, at, base + loss / 2, bar.factors[column], column)
         up, down = (up + loss, down) if loss > 0 else (up, down + loss)
-    _whole(axes, at, bar, up, gains=down < -_NOTHING)
+    _whole(axes, at, bar, up, gains=down < -_GAIN)
 
 
 def _whole(axes: Axes, at: int, bar: Bar, top: float, *, gains: bool) -> None:
@@ -153,15 +160,14 @@ def _keys(found: list[Bar]) -> list[Key]:
     if UNSPLIT in used:
         patch = Patch(facecolor=SURFACE, edgecolor=_COLORS[UNSPLIT], hatch="////", linewidth=0.8)
         keys.append(Key(patch, UNSPLIT_WORDS))
-    if any(min(bar.losses.values()) < -_NOTHING for bar in found):
+    if any(_gains(bar) < -_GAIN for bar in found):
         keys.append(Key(marks.line_sample(INK, 1.6), "efficiency: losses less gains"))
     return keys
 
 
 def _unsplit(found: list[Bar]) -> str:
-    """``Throughput not split at 16: no step rate in the logs``, once for each reason."""
-    sizes: dict[str, list[str]] = {}
-    for bar in found:
-        if UNSPLIT in bar.factors and not bar.reference:
-            sizes.setdefault(bar.note or "the logs do not tell", []).append(str(bar.devices))
-    return " ".join(f"Throughput not split at {words.listing(n)}: {why}." for why, n in sizes.items())
+    """``Throughput not split at 16 and 64: no step rate in the logs.``, each reason once."""
+    unsplit = [bar for bar in found if UNSPLIT in bar.factors and not bar.reference]
+    reasons = [reason for bar in unsplit for reason in (bar.note or "the logs do not tell").split("; ")]
+    sizes = words.listing([str(bar.devices) for bar in unsplit])
+    return f"Throughput not split at {sizes}: {'; '.join(dict.fromkeys(reasons))}." if unsplit else ""

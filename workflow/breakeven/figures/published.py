@@ -28,7 +28,7 @@ class Published:
     rounds: tuple[str, ...]
     """The study's own round first, then as given."""
     scores: pd.DataFrame
-    """Rows of scores.csv that have a score and devices, of every round. Duplicates are among them."""
+    """Rows of scores.csv with a score that may be compared, and devices, of every round; duplicates among them."""
     reference: pd.DataFrame
     """Rows of reference.csv, by batch; empty where not given."""
     critical: pd.DataFrame
@@ -67,8 +67,9 @@ def published(
     every = pd.concat(list(scores), ignore_index=True)
     name = workload_name(every, benchmark)
     mine = every[(every["workload"] == name) & every["time_to_train_min"].notna() & (every["devices"] >= 1)]
-    # results of the open division may change the model: they stand in no comparison
-    mine = mine[mine["division"].str.lower() != "open"].reset_index(drop=True)
+    # Results of the open division may change the model; a note tells of too few runs, or of runs not alike. Neither
+    # stands in a comparison, as neither is in a series.
+    mine = mine[(mine["division"].str.lower() != "open") & (mine["note"] == "")].reset_index(drop=True)
     rounds = tuple(dict.fromkeys(round_ for table in scores for round_ in table["round"]))
     return Published(workload, family, rounds, mine, _of(reference, name), _of(critical, name), headline)
 

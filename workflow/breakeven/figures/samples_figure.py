@@ -16,6 +16,8 @@ from breakeven.figures.theme import CONTEXT, INK, MUTED, PALETTE, SURFACE
 from breakeven.figures.ticks import log_ticks
 
 _FOREGROUND = PALETTE[0]
+#: The part of a standard deviation, in means, that the axis makes room for.
+_BAR_SHARE = 0.3
 _FITTED = (0, (1, 1.6))
 
 
@@ -115,7 +117,9 @@ def _reference(axes: Axes, reference: pd.DataFrame) -> list[float]:
             markeredgewidth=1.1,
             zorder=6,
         )
-    return [*low.clip(lower=1), *high]
+    # one run written down wrongly makes a bar without bounds: the axis follows the means, a long bar leaves the panel
+    share = (sd / reference["samples_mean"]).clip(upper=_BAR_SHARE)
+    return [*(reference["samples_mean"] * (1 - share)), *(reference["samples_mean"] * (1 + share))]
 
 
 def _curve(axes: Axes, fit: "pd.Series[Any] | None", low: float, high: float) -> list[float]:

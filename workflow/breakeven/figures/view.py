@@ -202,7 +202,8 @@ _NEEDED = {
         "runs": "run_id series workload devices repeat status",
         "equivalence": "run_id",
         "scores": """round benchmark workload submitter system accelerator_family devices division system_status
-            global_batch time_to_train_min time_min_min time_max_min samples_to_converge device_hours duplicate_of""",
+            global_batch scaling_factor time_to_train_min time_min_min time_max_min samples_to_converge device_hours
+            duplicate_of note""",
         "reference": "round benchmark workload global_batch runs samples_mean samples_sd pruned",
         "critical_batch": """round benchmark workload of points batch_min batch_max samples_min critical_batch
             critical_batch_low critical_batch_high rmse_percent note""",

@@ -59,8 +59,10 @@ def large(value: float) -> str:
 
 
 def large_unit(values: Sequence[float]) -> tuple[float, str]:
-    """The unit in which the least of an axis' values is a plain number: 1e6 and ``million``; 1 and nothing."""
-    return next((unit for unit in _LARGE if min(values) >= unit[0] / 2), (1.0, ""))
+    """The unit in which an axis' values are short numbers: 1e6 and ``million``; 1 and nothing."""
+    if max(values) < 1e5:
+        return 1.0, ""
+    return next((unit for unit in (*_LARGE, (1e3, "thousand")) if min(values) >= unit[0] / 2), (1.0, ""))
 
 
 def tick(value: float) -> str:
