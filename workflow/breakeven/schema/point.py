@@ -46,7 +46,7 @@ class Point:
     """Multiplies the aggregated time (MLPerf's reference-convergence scaling)."""
     global_batch: float | None = None
     step_rate: float | None = None
-    """Work per second of all devices while they train, as the run itself reports it, without evaluation and start-up."""
+    """Work per second of all devices while they train, as the run itself reports it, without evaluation or start-up."""
     step_rate_note: str = ""
     """Why ``step_rate`` is unknown."""
     training_share: float | None = None
