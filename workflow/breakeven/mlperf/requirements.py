@@ -140,8 +140,9 @@ def _requirement(raw: Any, *place: str) -> Requirement:
     raw = as_mapping(raw, *place)
     only(raw, (*_WORDS, *CONDITIONS), *place)
     needs = _needs(raw["needs"], *place, "needs") if "needs" in raw else {}
-    target = as_mapping(raw.get("target", {}), *place, "target")
-    by_entry = {"": target} if target and all(key in CONDITIONS for key in target) else target
+    at = (*place, "target")
+    target = as_mapping(raw.get("target", {}), *at)
+    by_part = {"": target} if target and all(key in CONDITIONS for key in target) else target
     return Requirement(
         **needs,
         after=as_texts(raw.get("after", []), *place, "after"),
@@ -156,8 +157,8 @@ def _requirement(raw: Any, *place: str) -> Requirement:
         },
         conditions=parse_conditions({key: value for key, value in raw.items() if key in CONDITIONS}, *place),
         target={
-            key: parse_conditions(as_mapping(bounds, *place, "target", key), *place, "target", key)
-            for key, bounds in by_entry.items()
+            part: parse_conditions(as_mapping(bounds, *at, *filter(None, [part])), *at, *filter(None, [part]))
+            for part, bounds in by_part.items()
         },
         selects=_one_of(raw.get("selects", ""), ("", "division", "benchmark", "variant"), *place, "selects"),
         remember=_remember(raw.get("remember", ""), *place, "remember"),

@@ -1,0 +1,234 @@
+"""The rules of every round, and rules that anyone may add: data, and no program."""
+
+from pathlib import Path
+
+import pytest
+
+from breakeven.mlperf.rules import HERE, known_rounds, load_round
+from breakeven.schema.errors import UserError
+from breakeven.schema.status import Status
+from tests.mlperf_checker import accepted_log, as_log, entry, facts_of
+
+ROUNDS = ["v3.0", "v3.1", "v4.0", "v4.1", "v5.0", "v5.1"]
+
+
+def test_all_published_rounds_are_known_oldest_first() -> None:
+    assert known_rounds() == ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("name", "folders"),
+    [
+        ("v3.0", "bert dlrm_dcnv2 gpt3 maskrcnn resnet rnnt ssd unet3d"),
+        ("v3.1", "bert dlrm_dcnv2 gpt3 maskrcnn resnet rnnt ssd stable_diffusion unet3d"),
+        ("v4.0", "bert dlrm_dcnv2 gnn gpt3 llama2_70b_lora resnet ssd stable_diffusion unet3d"),
+        ("v4.1", "bert dlrm_dcnv2 gnn gpt3 llama2_70b_lora ssd stable_diffusion"),
+        ("v5.0", "bert dlrm_dcnv2 llama2_70b_lora llama31_405b retinanet rgat stable_diffusion"),
+        ("v5.1", "dlrm_dcnv2 flux1 llama2_70b_lora llama31_405b llama31_8b retinanet rgat"),
+    ],
+)
+def test_a_round_has_its_benchmarks(name: str, folders: str) -> None:
+    round = load_round(name)
+    assert sorted(round.benchmarks) == folders.split()
+    assert round.ruleset == f"{name[1:]}.0"
+    assert round.repository == f"https://github.com/mlcommons/training_results_{name}"
+    assert all(name in benchmark.comparable_rounds for benchmark in round.benchmarks.values())
+
+
+@pytest.mark.parametrize(
+    ("folder", "required", "dropped", "may_fail"),
+    [("unet3d", 40, 4, 4), ("bert", 10, 1, 1), ("ssd", 5, 1, 1), ("resnet", 5, 1, 1), ("gpt3", 3, 1, 1)],
+)
+def test_runs_that_count(folder: str, required: int, dropped: int, may_fail: int) -> None:
+    benchmark = load_round("v4.0").benchmarks[folder]
+    assert (benchmark.runs_required, benchmark.runs_dropped, benchmark.runs_may_fail) == (required, dropped, may_fail)
+
+
+def test_ssd_and_retinanet_are_one_workload_and_so_are_gnn_and_rgat() -> None:
+    old, new = load_round("v4.1"), load_round("v5.1")
+    assert old.benchmarks["ssd"].workload == new.benchmarks["retinanet"].workload == "retinanet"
+    assert old.benchmarks["gnn"].workload == new.benchmarks["rgat"].workload == "rgat"
+    assert old.benchmark("retinanet") is old.benchmarks["ssd"]
+    first = load_round("v3.0")
+    assert first.benchmark("mask") is first.benchmarks["maskrcnn"]
+    assert new.benchmark("bert") is None
+
+
+def test_repositories_are_pinned_where_they_are_known() -> None:
+    commits = {name: load_round(name).commit for name in ROUNDS}
+    assert commits["v4.1"] == "b87b9e396f771345d4ef122ba33456304f15228d"
+    assert [name for name, commit in commits.items() if not commit] == ["v5.0"]
+
+
+def test_an_unknown_round_names_those_that_are_known() -> None:
+    with pytest.raises(UserError, match=r"'v9\.9' is not known\.\nKnown: v3\.0, v3\.1, v4\.0, v4\.1, v5\.0, v5\.1"):
+        load_round("v9.9")
+
+
+def rules(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        kind, _, file = name.partition("__")
+        path = folder / kind / f"{file.replace('_dot_', '.')}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+WORLD_MODEL = """
+title: World model
+unit: clip
+runs: {required: 3}
+convergence: {key: clips_seen, samples_per_unit: 4}
+throughput:
+  - {stat: seconds, is: seconds_per_step}
+evaluation: stops_training
+log:
+  closed:
+    global_batch_size: {needs: exactly_one, above: 0}
+    eval_accuracy: {needs: at_least_one, metadata: clips_seen, target: {at_least: 0.9}}
+"""
+
+V9_0 = """
+title: MLPerf Training v9.0
+ruleset: 9.0.0
+benchmarks: {world_model: world_model, bert: bert}
+log:
+  common:
+    submission_division: {needs: exactly_one, one_of: [closed, open], selects: division}
+    run_start: exactly_one
+    run_stop: {needs: exactly_one, after: run_start, metadata: status}
+  closed:
+    submission_benchmark: {needs: exactly_one, one_of: [world_model, bert], selects: benchmark}
+"""
+
+
+def test_a_new_round_with_a_new_benchmark_is_two_files(tmp_path: Path) -> None:
+    extra = rules(tmp_path, rounds__v9_dot_0=V9_0, benchmarks__world_model=WORLD_MODEL)
+    assert known_rounds(extra) == [*ROUNDS, "v9.0"]
+    round = load_round("v9.0", extra)
+    log = [
+        entry("submission_division", "closed"),
+        entry("submission_benchmark", "world_model"),
+        entry("global_batch_size", 16),
+        entry("run_start", None, 1_000),
+        entry("tracked_stats", {"seconds": 0.5}, 2_000),
+        entry("eval_accuracy", 0.91, 9_000, clips_seen=250),
+        entry("run_stop", None, 9_000, status="success"),
+    ]
+    found = facts_of(as_log(log), round, "world_model")
+    assert (found.status, found.compliance, found.samples_to_converge) == (Status.OK, "", 1000)
+    assert (found.run_time_ms, found.step_throughput) == (8_000, 32)
+    log[5]["value"] = 0.89
+    assert facts_of(as_log(log), round, "world_model").compliance == "eval_accuracy never at least 0.9"
+
+
+def test_a_round_may_be_like_another(tmp_path: Path) -> None:
+    extra = rules(tmp_path, rounds__v6_dot_0="like: v5.1\ntitle: Next\nruleset: 6.0.0\nbenchmarks: {flux1: flux1}\n")
+    new, old = load_round("v6.0", extra), load_round("v5.1")
+    assert (new.name, new.title, new.ruleset, list(new.benchmarks)) == ("v6.0", "Next", "6.0.0", ["flux1"])
+    assert new.log_common == old.log_common
+    assert facts_of(as_log(accepted_log(new, "flux1", "closed")), new).compliance == ""
+
+
+def test_ones_own_file_wins_over_ours_and_may_be_like_it(tmp_path: Path) -> None:
+    extra = rules(
+        tmp_path, benchmarks__bert="like: bert\nruns: {required: 4}\n", rounds__v4_dot_1="like: v4.1\ncommit: ''\n"
+    )
+    round = load_round("v4.1", extra)
+    assert (round.benchmarks["bert"].runs_required, round.commit) == (4, "")
+    assert round.benchmarks["bert"].log == load_round("v4.1").benchmarks["bert"].log
+    assert load_round("v4.1").benchmarks["bert"].runs_required == 10
+
+
+def test_what_differs_in_one_round_is_said_for_that_round(tmp_path: Path) -> None:
+    diffusion = {name: load_round(name).benchmarks["stable_diffusion"] for name in ("v3.1", "v4.0")}
+    assert [one.convergence.key for one in diffusion.values()] == ["step_num", "samples_count"]
+    assert [one.convergence.samples_per_unit for one in diffusion.values()] == [None, 1]
+    assert "open" not in load_round("v3.1").benchmarks["gpt3"].log
+    assert "open" in load_round("v4.0").benchmarks["gpt3"].log
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("unit: clip", "unit: 3", r"line 3: unit is 3; expected text\."),
+        (
+            "runs: {required: 3}",
+            "runs: {required: 2}",
+            r"line 4: runs\.required is 2; 2 are dropped, so more are needed",
+        ),
+        ("runs: {required: 3}", "", r"runs is None; expected keys with values\."),
+        (
+            "runs: {required: 3}",
+            "runs: {needed: 3}",
+            r"line 4: runs\.needed is not known; known here: required, dropped",
+        ),
+        (
+            "evaluation: stops_training",
+            "evaluation: sometimes",
+            r"line 8: evaluation is 'sometimes'; expected stops_tr",
+        ),
+        (
+            "samples_per_unit: 4",
+            "samples_per_unit: 0",
+            r"convergence\.samples_per_unit is 0; expected a number above 0",
+        ),
+        ("above: 0", "over: 0", r"line 11: log\.closed\.global_batch_size\.over is not known; known here: needs, "),
+        (
+            "needs: exactly_one",
+            "needs: some",
+            r"line 11: log\.closed\.global_batch_size\.needs is 'some'; expected exactly",
+        ),
+        ("at_least: 0.9", "at_least: 9e-1", r"target\.at_least is '9e-1'; expected a number \(YAML reads 2e-5 as text"),
+        ("title: World model", "title: [", r"world_model\.yaml, line \d+, column \d+: not valid YAML"),
+        ("title: World model", "titel: World model", r"line 2: titel is not known; known here: title, unit, "),
+    ],
+)
+def test_a_bad_rule_file_is_one_clear_message(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in WORLD_MODEL
+    extra = rules(tmp_path, rounds__v9_dot_0=V9_0, benchmarks__world_model=WORLD_MODEL.replace(old, new))
+    with pytest.raises(UserError, match=message) as caught:
+        load_round("v9.0", extra)
+    assert str(tmp_path / "benchmarks" / "world_model.yaml") in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("ruleset: 9.0.0", "ruleset: 9.0", r"line 3: ruleset is 9\.0; expected a version such as 4\.1\.0"),
+        (
+            "world_model: world_model",
+            "world_model: worlds",
+            r"line 4: benchmarks\.world_model is 'worlds', which has no rules",
+        ),
+        ("title: MLPerf", "like: v8.0\ntitle: MLPerf", r"line 2: like is 'v8\.0'; expected one of v3\.0, "),
+        (
+            "selects: division",
+            "selects: team",
+            r"log\.common\.submission_division\.selects is 'team'; expected one of div",
+        ),
+        ("ruleset:", "commit: abc\nruleset:", r"line 3: commit is 'abc'; expected 40 hex digits"),
+    ],
+)
+def test_a_bad_round_file_is_one_clear_message(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in V9_0
+    extra = rules(tmp_path, rounds__v9_dot_0=V9_0.replace(old, new), benchmarks__world_model=WORLD_MODEL)
+    with pytest.raises(UserError, match=message):
+        load_round("v9.0", extra)
+
+
+def test_a_circle_of_likes_is_refused(tmp_path: Path) -> None:
+    extra = rules(tmp_path, rounds__v9_dot_0="like: v9.1\n", rounds__v9_dot_1="like: v9.0\n")
+    with pytest.raises(UserError, match=r"like is 'v9\.\d'; expected one of"):
+        load_round("v9.0", extra)
+
+
+def test_a_folder_of_rules_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"rules: no such folder"):
+        load_round("v4.1", tmp_path / "rules")
+
+
+def test_every_rule_file_is_used_by_a_round() -> None:
+    used = {benchmark.workload for name in ROUNDS for benchmark in load_round(name).benchmarks.values()}
+    assert used == {path.stem for path in (HERE / "benchmarks").glob("*.yaml")}
