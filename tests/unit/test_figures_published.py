@@ -200,7 +200,22 @@ def test_the_spread_is_how_much_longer_the_slowest_took() -> None:
     assert (fastest.previews, second.previews) == (1, 0)
     assert second.percent == pytest.approx(4.04, abs=0.01)
     assert third.percent == pytest.approx(2.54, abs=0.01)
-    assert (third.submissions, len(third.rows)) == (2, 3)  # the duplicate is shown, not counted
+    assert third.submissions == 2
+    assert [(line.name, line.duplicate) for line in third.lines] == [
+        ("NVIDIA", False),
+        ("Dell, 8x-POWER", True),  # shown, not counted
+        ("Dell, 8xH100-SXM", False),
+    ]
+
+
+def test_a_submission_reaches_from_its_fastest_to_its_slowest_run_scaled_as_its_score() -> None:
+    scaled, unknown = (
+        score("A", 8, 10.5, time_min_min=9.0, time_max_min=12.0, scaling_factor=1.05),
+        score("B", 8, 11.0, time_min_min=None, time_max_min=None),
+    )
+    (found,) = spreads(results(scores([scaled, unknown])).scores, 8)
+    runs = [(line.fastest_run_min, line.slowest_run_min) for line in found.lines]
+    assert runs == [(pytest.approx(9.45), pytest.approx(12.6)), (11.0, 11.0)]
 
 
 def test_eight_devices_are_compared_else_the_commonest_size() -> None:
@@ -275,6 +290,13 @@ def test_a_critical_batch_that_is_bounded_on_one_side_says_so() -> None:
     assert "critical batch 1,280 (at least 1,100)" in text
 
 
+def test_a_critical_batch_far_from_any_batch_leaves_the_axis_alone() -> None:
+    far = critical(critical_batch=1e6, critical_batch_low=1e5, critical_batch_high=None)
+    text = said("samples", results(critical=far))
+    assert "critical batch 1,000,000 (at least 100,000): twice the fewest samples, beyond this axis" in text
+    assert "20,000" not in text
+
+
 def test_a_critical_batch_that_cannot_be_told_is_no_number() -> None:
     unknown: dict[str, Any] = dict.fromkeys(
         ("samples_min", "critical_batch", "critical_batch_low", "critical_batch_high", "rmse_percent")
@@ -327,7 +349,7 @@ def test_another_size_than_eight_is_in_the_title() -> None:
 
 def test_rounds_name_times_accelerators_and_devices() -> None:
     shown = texts(render_published("rounds", results(scores(), scores(NEXT_ROUND)), "mlperf-v4.1"))
-    assert {"22.5 min", "B200-SXM (preview)", "2,528 × H100-SXM", "512 × GB200", "v4.1", "v5.1"} <= set(shown)
+    assert {"22.5 min", "B200-SXM (preview)", "2528 × H100-SXM", "512 × GB200", "v4.1", "v5.1"} <= set(shown)
     assert (
         "from v4.1 to v5.1: 22.5 to 21.5 min with 8 devices (1.0 times as fast), "
         "0.778 to 1.39 min with any number (1.8 times as slow)" in shown

@@ -1,1 +1,1 @@
-"""Two figures per workload of a study, as SVG: time and speed-up, and efficiency with its break-even marked."""
+"""Figures of a workload, as SVG: of a study's series (time, efficiency), and of published results (``kinds``)."""

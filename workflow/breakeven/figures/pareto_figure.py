@@ -101,7 +101,7 @@ def _same_size(axes: Axes, own: pd.DataFrame) -> None:
         if x > left and y > bottom:
             above = y >= top
             axes.annotate(
-                f"{n:,}",
+                f"{n}",
                 (x, y),
                 xytext=(0, 4) if above else (4, 0),
                 textcoords="offset points",

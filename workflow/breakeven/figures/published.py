@@ -5,7 +5,7 @@ No drawing here, and no file: tables in, numbers out.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -108,13 +108,27 @@ def front(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Submission:
+    """One of several that are compared."""
+
+    name: str
+    """Its submitter, and its system where the submitter has more of them."""
+    time_min: float
+    fastest_run_min: float
+    slowest_run_min: float
+    """Of the runs that reached the target, scaled as the score is; the score itself where the runs are not known."""
+    duplicate: bool
+    """Whether it repeats another's runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
-    """The submissions of one accelerator family at one size, the fastest first; duplicates among ``rows`` only."""
+    """The submissions of one accelerator family at one size, the fastest first."""
 
     family: str
-    rows: pd.DataFrame
+    lines: tuple[Submission, ...]
+    """With duplicates, which nothing else counts."""
     submissions: int
-    """Without duplicates."""
     previews: int
     """Of those, how many were not yet on sale."""
     fastest_min: float
@@ -144,8 +158,25 @@ def spreads(scores: pd.DataFrame, devices: int) -> list[Spread]:
         if len(counted):
             times = counted["time_to_train_min"]
             previews = int(counted["system_status"].map(is_preview).sum())
-            found.append(Spread(str(family), rows, len(counted), previews, float(times.min()), float(times.max())))
+            ends = float(times.min()), float(times.max())
+            found.append(Spread(str(family), tuple(_lines(rows)), len(counted), previews, *ends))
     return sorted(found, key=lambda s: s.fastest_min)
+
+
+def _lines(rows: pd.DataFrame) -> Iterator[Submission]:
+    several = set(rows.loc[rows["submitter"].duplicated(keep=False), "submitter"])
+    for _, row in rows.iterrows():
+        submitter, time = str(row["submitter"]), float(row["time_to_train_min"])
+        scaling = 1.0 if pd.isna(row["scaling_factor"]) else float(row["scaling_factor"])
+        runs = [float(row[c]) * scaling for c in ("time_min_min", "time_max_min") if pd.notna(row[c])]
+        name = submitter.replace("_", " ")
+        yield Submission(
+            name=f"{name}, {row['system']}" if submitter in several else name,
+            time_min=time,
+            fastest_run_min=min([time, *runs]),
+            slowest_run_min=max([time, *runs]),
+            duplicate=row["duplicate_of"] != "",
+        )
 
 
 def is_preview(system_status: str) -> bool:

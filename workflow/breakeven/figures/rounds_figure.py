@@ -102,7 +102,7 @@ def _line(axes: Axes, found: Sequence[Best], names: list[str], style: Style, *, 
     )
     for at, best in zip(x, found, strict=True):
         preview = " (preview)" if best.preview else ""
-        who = f"{best.devices:,} × {best.family}" if devices else best.family
+        who = f"{best.devices} × {best.family}" if devices else best.family
         axes.annotate(
             f"{words.significant(best.time_min)} min\n{who}{preview}\n{best.submitter}",
             (at, best.time_min),

@@ -147,7 +147,8 @@ def _critical(axes: Axes, fit: "pd.Series[Any] | None", low: float, high: float)
         axes.axvline(critical, color=PALETTE[1], linewidth=1.3, zorder=2.4)
     where = math.log(critical / low) / math.log(high / low) if inside else 1.0
     axes.annotate(
-        f"critical batch {words.count(critical)}{_interval(*ends)}: twice the fewest samples",
+        f"critical batch {words.count(critical)}{_interval(*ends)}: twice the fewest samples"
+        + ("" if inside else ", beyond this axis"),
         (where, 1),
         xycoords="axes fraction",
         xytext=(0, 5),

@@ -1,19 +1,21 @@
 """Every submission of one size by accelerator: how far the submitters of one accelerator lie apart."""
 
-import pandas as pd
+import math
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from breakeven.figures import layout, marks, words
 from breakeven.figures.layout import Key
-from breakeven.figures.published import Published, Spread, compared_size, distinct, spreads
+from breakeven.figures.published import Published, Spread, Submission, compared_size, distinct, spreads
 from breakeven.figures.theme import INK, MUTED, PALETTE, RULE, SURFACE
 from breakeven.figures.ticks import log_ticks
 
 #: Inches of a submission's line, of a family's heading, and the air under a family.
 _LINE_IN, _HEADING_IN, _AIR_IN = 0.165, 0.24, 0.13
 _NAME_CHARS = 38
+_NAME_CHAR_IN, _NAME_GAP_IN = 0.067, 0.12
 
 
 def draw(what: Published, note: str = "") -> Figure:
@@ -23,7 +25,7 @@ def draw(what: Published, note: str = "") -> Figure:
         return layout.without_data(title=title, subtitle=what.in_round, why="No submission has a score.", note=note)
     devices = compared_size(scores)
     found = spreads(scores, devices)
-    height = sum(_HEADING_IN + _LINE_IN * len(s.rows) + _AIR_IN for s in found)
+    height = sum(_HEADING_IN + _LINE_IN * len(s.lines) + _AIR_IN for s in found)
     page = layout.page(
         width=8.4,
         panel_height=height,
@@ -38,7 +40,7 @@ def draw(what: Published, note: str = "") -> Figure:
         left=0.2,
     )
     axes = page.axes[0][0]
-    _axes(axes, found, height)
+    _axes(axes, found, *page.panel_in)
     y = height
     for index, spread in enumerate(found):
         if index:
@@ -59,12 +61,15 @@ def _sentence(found: list[Spread]) -> str:
     return f"the fastest of each accelerator lie a factor {between} apart, {within}"
 
 
-def _axes(axes: Axes, found: list[Spread], height: float) -> None:
-    ends = [t for s in found for t in (*_fastest_run(s.rows), *_slowest_run(s.rows), *s.rows["time_to_train_min"])]
-    low, high = min(ends) / 1.05, max(ends) * (max(ends) / min(ends)) ** 0.3 * 1.12
+def _axes(axes: Axes, found: list[Spread], width_in: float, height: float) -> None:
+    every = [line for s in found for line in s.lines]
+    low = min(line.fastest_run_min for line in every) / 1.05
+    # every name must end inside of the panel, and it starts where its runs end
+    spans = [(math.log(line.slowest_run_min / low), width_in - _name_in(line.name)) for line in every]
+    high = low * math.exp(max(span * width_in / room for span, room in spans) * 1.01)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    marks.plain_ticks(axes.xaxis, log_ticks(low, high, at_most=9))
+    marks.plain_ticks(axes.xaxis, log_ticks(low, high, at_most=11))
     axes.set_ylim(0, height)
     axes.set_yticks([])
     axes.grid(False, axis="y")
@@ -97,59 +102,48 @@ def _family(axes: Axes, spread: Spread, top: float, foreground: bool) -> float:
         fontsize=8.5,
         color=MUTED,
     )
-    rows = spread.rows
-    bottom = top - _HEADING_IN - _LINE_IN * len(rows)
+    bottom = top - _HEADING_IN - _LINE_IN * len(spread.lines)
     if spread.submissions > 1:
         axes.fill_betweenx(
             [bottom, top - _HEADING_IN], spread.fastest_min, spread.slowest_min, color=color, alpha=0.13, linewidth=0
         )
-    several = set(rows.loc[rows["submitter"].duplicated(keep=False), "submitter"])
-    lines = zip(rows.iterrows(), _fastest_run(rows), _slowest_run(rows), strict=True)
-    for line, ((_, row), first, last) in enumerate(lines):
-        y = top - _HEADING_IN - (line + 0.5) * _LINE_IN
-        time = float(row["time_to_train_min"])
-        end = max(time, last)
-        axes.plot([min(first, time), end], [y, y], color=color, linewidth=0.9, alpha=0.7, zorder=2)
-        repeated = row["duplicate_of"] != ""
-        axes.plot(
-            [time],
-            [y],
-            marker="o",
-            markersize=5.5,
-            markerfacecolor=SURFACE if repeated else color,
-            markeredgecolor=color,
-            markeredgewidth=1.1,
-            zorder=3,
-        )
-        name = str(row["submitter"]).replace("_", " ")
-        name += f", {row['system']}" if row["submitter"] in several else ""
-        axes.annotate(
-            _short(name),
-            (end, y),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=INK,
-        )
+    for place, line in enumerate(spread.lines):
+        _line(axes, line, top - _HEADING_IN - (place + 0.5) * _LINE_IN, color)
     return bottom - _AIR_IN
+
+
+def _name_in(name: str) -> float:
+    """Inches that a name takes at the most, and its distance from the line."""
+    return _NAME_GAP_IN + len(_short(name)) * _NAME_CHAR_IN
+
+
+def _line(axes: Axes, line: Submission, y: float, color: str) -> None:
+    runs = [line.fastest_run_min, line.slowest_run_min]
+    axes.plot(runs, [y, y], color=color, linewidth=0.9, alpha=0.7, zorder=2)
+    axes.plot(
+        [line.time_min],
+        [y],
+        marker="o",
+        markersize=5.5,
+        markerfacecolor=SURFACE if line.duplicate else color,
+        markeredgecolor=color,
+        markeredgewidth=1.1,
+        zorder=3,
+    )
+    axes.annotate(
+        _short(line.name),
+        (line.slowest_run_min, y),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color=INK,
+    )
 
 
 def _short(name: str) -> str:
     """Long names lose their middle: systems of one submitter often differ at the end only."""
     return name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 15]}…{name[-14:]}"
-
-
-def _fastest_run(rows: pd.DataFrame) -> list[float]:
-    return [
-        float(v) for v in (rows["time_min_min"] * rows["scaling_factor"].fillna(1)).fillna(rows["time_to_train_min"])
-    ]
-
-
-def _slowest_run(rows: pd.DataFrame) -> list[float]:
-    return [
-        float(v) for v in (rows["time_max_min"] * rows["scaling_factor"].fillna(1)).fillna(rows["time_to_train_min"])
-    ]
 
 
 def _words(spread: Spread) -> str:
@@ -166,12 +160,12 @@ def _words(spread: Spread) -> str:
 
 
 def _keys(found: list[Spread]) -> list[Key]:
-    every = pd.concat([s.rows for s in found])
+    every = [line for s in found for line in s.lines]
     dot = Line2D([], [], color=MUTED, marker="o", markersize=5.5, linestyle="none")
     keys = [Key(dot, "submission")]
-    if every["time_min_min"].notna().any():
+    if any(line.slowest_run_min > line.fastest_run_min for line in every):
         keys.append(Key(marks.line_sample(MUTED, 0.9), "its fastest to its slowest run"))
-    if (every["duplicate_of"] != "").any():
+    if any(line.duplicate for line in every):
         hollow = Line2D([], [], color=MUTED, marker="o", markersize=5.5, linestyle="none", markerfacecolor=SURFACE)
         keys.append(Key(hollow, "repeats another's runs"))
     return keys if len(keys) > 1 else []
