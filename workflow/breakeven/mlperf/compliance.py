@@ -31,6 +31,7 @@ class Checker:
     def __init__(self, round: Round) -> None:
         self._round = round
         self._waiting: list[_Line] | None = []
+        self._keys = round.log_keys
         self._fatal: list[str] = []
         self._unreadable = 0
         self._division = ""
@@ -45,8 +46,10 @@ class Checker:
     def see(self, key: str, value: Any, metadata: Any, time_ms: float) -> None:
         """One line. ``value`` and ``metadata`` may be any JSON."""
         self._anything = True
+        if key not in self._keys:
+            return
         line = (key, value, metadata, time_ms)
-        if self._waiting is not None and key in self._round.log_keys:
+        if self._waiting is not None:
             self._wait(line)
         for layer in self._layers:
             selection = layer.see(*line)

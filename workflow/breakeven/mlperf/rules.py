@@ -235,7 +235,8 @@ def _round(raw: dict[str, Any], name: str, benchmarks: dict[str, Benchmark]) -> 
     log = as_mapping(raw.get("log", {}), "log")
     common = parse_requirements(log.get("common", {}), "log", "common")
     divisions = {key: parse_requirements(part, "log", key) for key, part in log.items() if key != "common"}
-    of_benchmarks = (rules for one in benchmarks.values() for rules in (*one.log.values(), *one.log_variants.values()))
+    of_benchmarks = [rules for one in benchmarks.values() for rules in (*one.log.values(), *one.log_variants.values())]
+    every = [part for rules in (common, *divisions.values(), *of_benchmarks) for part in rules.items()]
     return Round(
         name=name,
         title=as_text(raw.get("title", f"MLPerf Training {name}"), "title"),
@@ -246,7 +247,7 @@ def _round(raw: dict[str, Any], name: str, benchmarks: dict[str, Benchmark]) -> 
         benchmarks=benchmarks,
         log_common=common,
         log=divisions,
-        log_keys=frozenset(key for rules in (common, *divisions.values(), *of_benchmarks) for key in rules),
+        log_keys=frozenset(key for key, _ in every) | {rule.gathers.key for _, rule in every if rule.gathers},
     )
 
 
