@@ -247,7 +247,8 @@ def test_throughput_energy_and_reference_time_of_a_set() -> None:
     assert row["throughput_per_device"] == pytest.approx(500)
     assert row["device_hours"] == pytest.approx(8 * 11 / 60)
     assert (row["energy_kj"], row["step_throughput"], row["evaluation_min"]) == (pytest.approx(110), 5000, 1)
-    # The reference needs 2,409,472 samples at batch 448 or so: more than these runs, so their time would be longer.
+    # At the reference's own convergence their time would be longer, by as much as it needs more samples.
+    assert row["reference_samples"] > 2.4e6
     assert row["time_reference_min"] / row["time_raw_min"] == pytest.approx(row["reference_samples"] / 2.4e6)
     assert np.isnan(row["startup_min"])
 
@@ -330,6 +331,12 @@ def test_a_benchmark_that_the_round_does_not_hold_is_named(facts: pd.DataFrame) 
         submissions(facts.head(10).assign(round="v0.1"))
 
 
+def test_a_benchmark_goes_by_any_of_its_names() -> None:
+    row = score_of([1.0] * 5, round="v3.0", benchmark="mask", global_batch=48)
+    assert (row["benchmark"], row["runs_required"], row["note"]) == ("mask", 5, "")
+    assert row["reference_samples"] > 1e6
+
+
 def test_rounds_may_share_a_table_and_each_keeps_its_rules(facts: pd.DataFrame) -> None:
     runs = pd.concat([made_up([1.0] * 10), made_up([1.0] * 10, round="v5.1", benchmark="llama31_8b")])
     assert submissions(runs)[["round", "benchmark", "note"]].to_numpy().tolist() == [
@@ -370,11 +377,11 @@ def test_every_set_agrees_with_the_reference(facts: pd.DataFrame, scored: pd.Dat
     both.loc[smaller, ["reference_samples", "time_reference_min"]] = np.nan
     for column, expected in pairs.items():
         np.testing.assert_allclose(both[column].astype(float), expected, rtol=1e-9, err_msg=column)
-    # The reference is the plain mean of what logs track. Here evaluation is taken out where a benchmark's logs count it
-    # in, and only the timed part is read: the same for Llama 2, for others a little less or up to a fifth more.
-    ratio = both["step_throughput"] / both["tracked_throughput"]
-    np.testing.assert_allclose(ratio[both["benchmark"] == "llama2_70b_lora"].dropna(), 1, rtol=1e-9)
-    assert ratio.between(0.97, 1.2)[ratio.notna()].all()
+    # The reference is the plain mean of the rates that logs track. Here blocks count by their time, evaluation is taken
+    # out where a benchmark's logs count it in, and only the timed part is read: for Llama 2 alone that is the same.
+    ratio = (both["step_throughput"] / both["tracked_throughput"]).dropna()
+    assert ratio[both["benchmark"] == "llama2_70b_lora"].between(0.99, 1.0001).all()
+    assert ratio.between(0.97, 1.2).all()
 
 
 BELOW_THE_REFERENCE = [
