@@ -29,7 +29,8 @@ def efficiency_tables(efficiency: pd.DataFrame, view: View) -> list[Table]:
     for curve in view.headlines:
         found = view.break_even(curve.series)
         key = found.devices if found else None
-        tables.append(_efficiency(curve.short, mine[mine["series"] == curve.series], key, _time_of(view, [curve])))
+        rows = mine[mine["series"] == curve.series]
+        tables.append(_efficiency(curve.short, rows, key, _time_of(view, [curve]), minutes=view.to_target))
     return tables
 
 
@@ -52,11 +53,15 @@ def context_table(efficiency: pd.DataFrame, view: View) -> Table | None:
     if mine.empty:
         return None
     time_of = _time_of(view, [c for c in view.curves if not c.headline])
-    return _efficiency("", mine.assign(series=mine["series"].map(names)), None, time_of, series=True)
+    rows = mine.assign(series=mine["series"].map(names))
+    return _efficiency("", rows, None, time_of, series=True, minutes=view.to_target)
 
 
-def _efficiency(caption: str, rows: pd.DataFrame, key: float | None, time_of: str, *, series: bool = False) -> Table:
-    unit_s, unit = words.time_unit(rows["time_s"].dropna())
+def _efficiency(
+    caption: str, rows: pd.DataFrame, key: float | None, time_of: str, *, series: bool = False, minutes: bool = False
+) -> Table:
+    """``minutes``: published times are official in minutes, however short."""
+    unit_s, unit = (60.0, "min") if minutes else words.time_unit(rows["time_s"].dropna())
     work = distinct(rows, "unit")
     device = str(rows["device"].iloc[0])
     times = [name for name in ("time_s", "time_s_low", "time_s_high", "time_reference_s") if name in rows]
