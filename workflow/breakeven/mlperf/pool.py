@@ -55,7 +55,12 @@ class _Worker(Generic[Batch, Result]):
         context = multiprocessing.get_context("fork")
         self.connection, far_end = context.Pipe()
         self.process = context.Process(target=_serve, args=(work, far_end, [*others, self.connection]), daemon=True)
-        self.process.start()
+        # An interrupt reaches the whole group; ending is the asker's to do. What is blocked stays so in a child.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         far_end.close()
         self.is_busy = False
 
@@ -96,8 +101,6 @@ def _ready(workers: list[_Worker[Batch, Result]]) -> list[_Worker[Batch, Result]
 
 
 def _serve(work: Callable[[Batch], Result], connection: Connection, others: list[Connection]) -> None:
-    # An interrupt reaches the whole group; ending is the asker's to do.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for other in others:  # else a process would hold its own line open, and not see the asker die
         other.close()
     while True:

@@ -56,8 +56,9 @@ class Source:
         self.oddities: list[Oddity] = []
 
     def files(self) -> Iterator[SourceFile]:
-        """Every file that has a place, each once, in no particular order. Those whose ``top`` is not ``self.top`` at
-        the end are of no results repository. Raises UserError for a source that is none."""
+        """Every file that has a place. Those whose ``top`` is not ``self.top`` at the end belong to no repository; of a
+        name that comes twice, as it may in an archive, the later one holds. Raises UserError for a source that is no
+        results repository."""
         try:
             mode = os.stat(self.path).st_mode
         except (OSError, ValueError) as error:
@@ -91,17 +92,13 @@ class FileSystem(Protocol):
         """The real path behind one that may be a link; OSError if it leads outside, to nothing, or in a circle."""
 
     def kind(self, real: str) -> str:
-        """ "folder", "file", "other", or "link", of the entry itself."""
-
-
-def walk(files: FileSystem, top: str, source: Source) -> Iterator[tuple[Place, str]]:
-    """Files that have a place under ``top``, and their real paths."""
-    yield from _walk(files, top, (), top, source)
+        """What the entry itself is: folder, file, link or other."""
 
 
 def _walk(
     files: FileSystem, top: str, parts: tuple[str, ...], real: str, source: Source
 ) -> Iterator[tuple[Place, str]]:
+    """Files that have a place, below the folder at ``parts`` under ``top``, and their real paths."""
     try:
         names = sorted(files.children(real))
     except OSError as error:
@@ -130,7 +127,7 @@ def _walk(
 
 def _listing(files: FileSystem, source: Source) -> list[tuple[str, Place, str]]:
     """(top, place, real path) of the files at the top, or else under each folder of the top."""
-    at_top = [("", place, real) for place, real in walk(files, "", source)]
+    at_top = [("", place, real) for place, real in _walk(files, "", (), "", source)]
     if at_top:
         return at_top
     found = []
