@@ -1,10 +1,16 @@
 """The rules of every round, and rules that anyone may add: data, and no program."""
 
+import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from breakeven.mlperf.rules import HERE, known_rounds, load_round
+from breakeven.mlperf.rulefiles import HERE
+from breakeven.mlperf.rules import known_rounds, load_round
 from breakeven.schema.errors import UserError
 from breakeven.schema.status import Status
 from tests.mlperf_checker import accepted_log, as_log, entry, facts_of
@@ -232,3 +238,41 @@ def test_a_folder_of_rules_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 def test_every_rule_file_is_used_by_a_round() -> None:
     used = {benchmark.workload for name in ROUNDS for benchmark in load_round(name).benchmarks.values()}
     assert used == {path.stem for path in (HERE / "benchmarks").glob("*.yaml")}
+
+
+def nodes(value: object, place: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """The place of everything in a tree of YAML, the root left out."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, part in parts for found in ((*place, key), *nodes(part, (*place, key)))]
+
+
+TREE = {"rounds/v9.0": yaml.safe_load(V9_0), "benchmarks/world_model": yaml.safe_load(WORLD_MODEL)}
+odd_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.integers(0, 2) | st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
+@given(st.sampled_from([(file, place) for file, tree in TREE.items() for place in nodes(tree)]), odd_values)
+def test_whatever_stands_in_a_rule_file_the_user_is_told(
+    tmp_path: Path, spot: tuple[str, tuple[object, ...]], value: object
+) -> None:
+    tree = copy.deepcopy(TREE)
+    file, (*way, last) = spot
+    part: Any = tree[file]
+    for key in way:
+        part = part[key]
+    part[last] = value
+    for name, content in tree.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    try:
+        round = load_round("v9.0", tmp_path)
+    except UserError as error:
+        assert ".yaml" in str(error)  # noqa: PT017
+    else:
+        facts_of(as_log([entry("run_start"), entry("eval_accuracy", 1, clips_seen=2)]), round)

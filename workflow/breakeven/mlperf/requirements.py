@@ -117,9 +117,9 @@ def as_number(raw: Any, *place: str) -> float:
     return raw
 
 
-def as_count(raw: Any, *place: str) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int) or raw < 0:
-        raise RuleProblem(f"is {raw!r:.60}; expected a whole number, 0 or more.", *place)
+def as_count(raw: Any, *place: str, least: int = 0) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int) or raw < least:
+        raise RuleProblem(f"is {raw!r:.60}; expected a whole number, {least} or more.", *place)
     return raw
 
 

@@ -5,14 +5,11 @@ is two files. A file there wins over ours of the same name; ``like: v5.1`` takes
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal
 
-import yaml
-
-from breakeven.config.yamlfile import YamlFile
 from breakeven.mlperf.requirements import (
     Condition,
     Requirements,
@@ -26,14 +23,8 @@ from breakeven.mlperf.requirements import (
     parse_conditions,
     parse_requirements,
 )
+from breakeven.mlperf.rulefiles import merged, read_in, read_rules, refuse, rule_files
 from breakeven.schema.errors import UserError
-
-T = TypeVar("T")
-
-HERE = Path(__file__).parent / "rules"
-
-#: PyYAML's loader in C where it is built in: rule files are read whenever the command line starts.
-_FAST_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Reading = Literal["last_evaluation", "first_passing_checkpoint"]
 Evaluation = Literal["stops_training", "overlapped", "untimed"]
@@ -139,7 +130,7 @@ class Round:
 
 def known_rounds(extra: Path | None = None) -> list[str]:
     """Names of the rounds there are rules for, oldest first."""
-    return sorted(_files("rounds", extra), key=_natural)
+    return sorted(rule_files("rounds", extra), key=_natural)
 
 
 def load_round(name: str, extra: Path | None = None) -> Round:
@@ -148,84 +139,35 @@ def load_round(name: str, extra: Path | None = None) -> Round:
         raise UserError(
             f"{extra}: no such folder.\nExpected a folder of rules, with .yaml files in rounds/ and benchmarks/."
         )
-    files = _files("rounds", extra)
+    files = rule_files("rounds", extra)
     if name not in files:
         raise UserError(
             f"MLPerf Training round {name!r} is not known.\nKnown: {', '.join(known_rounds(extra))}; "
             "another is added by rounds/<round>.yaml in a folder of rules (--rules)."
         )
-    path, raw = files[name], _with_like("rounds", files[name], extra)
-    with_places = _Places(path)
-    with_places.check(lambda: only(raw, _ROUND_KEYS))
-    folders = with_places.check(lambda: as_mapping(raw.get("benchmarks"), "benchmarks"))
-    available = _files("benchmarks", extra)
+    path, raw = files[name], read_rules("rounds", files[name], extra)
+    folders = read_in(path, lambda: _folders(raw))
+    available = rule_files("benchmarks", extra)
     benchmarks = {}
     for folder, workload in folders.items():
         if workload not in available:
             known = ", ".join(sorted(available))
-            with_places.fail(RuleProblem(f"is {workload!r}, which has no rules; known: {known}.", "benchmarks", folder))
+            refuse(path, RuleProblem(f"is {workload!r}, which has no rules; known: {known}.", "benchmarks", folder))
         benchmarks[folder] = _benchmark(available[workload], folder, name, extra)
-    return with_places.check(lambda: _round(raw, name, benchmarks))
+    return read_in(path, lambda: _round(raw, name, benchmarks))
 
 
-class _Places:
-    """Turns what is wrong in a rule file into a message that names the file and the line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def check(self, read: Callable[[], T]) -> T:
-        try:
-            return read()
-        except RuleProblem as problem:
-            self.fail(problem)
-
-    def fail(self, problem: RuleProblem) -> NoReturn:
-        where = YamlFile(self.path).where(problem.place)
-        raise UserError(f"{where}: {'.'.join(problem.place)} {problem}".replace(":  ", ": ")) from problem
-
-
-def _files(kind: str, extra: Path | None) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for folder in (HERE, extra):
-        if folder is not None:
-            found |= {path.stem: path for path in sorted((folder / kind).glob("*.yaml"))}
-    return found
+def _folders(raw: dict[str, Any]) -> dict[str, str]:
+    """Folder → workload."""
+    only(as_mapping(raw), _ROUND_KEYS)
+    listed = as_mapping(raw.get("benchmarks"), "benchmarks")
+    if not listed:
+        raise RuleProblem("is empty; expected 'folder: workload' of each benchmark.", "benchmarks")
+    return {folder: as_text(workload, "benchmarks", folder) for folder, workload in listed.items()}
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            raw = yaml.load(file, Loader=_FAST_LOADER)  # noqa: S506  a SafeLoader
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError):
-        raw = None
-    # The slow way has the place of what is wrong, and is the one that decides.
-    return dict(raw) if isinstance(raw, dict) else dict(YamlFile(path).data)
-
-
-def _with_like(kind: str, path: Path, extra: Path | None, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The file's keys, and those of the file that it is like for what it leaves out."""
-    raw = _read(path)
-    other = raw.pop("like", None)
-    if other is None:
-        return raw
-    # A file may be like the one of ours that it replaces.
-    known = _files(kind, None) | {name: at for name, at in _files(kind, extra).items() if at != path}
-    if other not in known or known[other] in above:
-        _Places(path).fail(RuleProblem(f"is {other!r}; expected one of {', '.join(sorted(known))}.", "like"))
-    return _with_like(kind, known[other], extra, (*above, path)) | raw
-
-
-def _merged(base: Any, changes: Any) -> Any:
-    """Mappings merge key by key, null takes a key away; anything else replaces."""
-    if not isinstance(base, dict) or not isinstance(changes, dict):
-        return changes
-    merged = base | {key: _merged(base.get(key), value) for key, value in changes.items()}
-    return {key: value for key, value in merged.items() if value is not None}
 
 
 _ROUND_KEYS = ("title", "ruleset", "repository", "commit", "logs_since", "benchmarks", "log")
@@ -267,16 +209,15 @@ _BENCHMARK_KEYS = (
 
 
 def _benchmark(path: Path, folder: str, round_name: str, extra: Path | None) -> Benchmark:
-    raw = _with_like("benchmarks", path, extra)
-    places = _Places(path)
+    raw = read_rules("benchmarks", path, extra)
 
     def read() -> Benchmark:
-        only(raw, _BENCHMARK_KEYS)
+        only(as_mapping(raw), _BENCHMARK_KEYS)
         rounds = as_mapping(raw.pop("rounds", {}), "rounds")
-        merged = _merged(raw, as_mapping(rounds.get(round_name, {}), "rounds", round_name))
-        runs = as_mapping(merged.get("runs"), "runs")
+        rules = merged(raw, as_mapping(rounds.get(round_name, {}), "rounds", round_name))
+        runs = as_mapping(rules.get("runs"), "runs")
         only(runs, ("required", "dropped", "may_fail"), "runs")
-        evaluation = merged.get("evaluation")
+        evaluation = rules.get("evaluation")
         if evaluation not in ("stops_training", "overlapped", "untimed"):
             raise RuleProblem(f"is {evaluation!r}; expected stops_training, overlapped or untimed.", "evaluation")
         required = as_count(runs.get("required"), "runs", "required")
@@ -286,21 +227,21 @@ def _benchmark(path: Path, folder: str, round_name: str, extra: Path | None) -> 
         return Benchmark(
             folder=folder,
             workload=path.stem,
-            title=as_text(merged.get("title"), "title"),
-            unit=as_text(merged.get("unit"), "unit"),
-            aliases=as_texts(merged.get("aliases", []), "aliases"),
+            title=as_text(rules.get("title"), "title"),
+            unit=as_text(rules.get("unit"), "unit"),
+            aliases=as_texts(rules.get("aliases", []), "aliases"),
             runs_required=required,
             runs_dropped=dropped,
             runs_may_fail=as_count(runs.get("may_fail", dropped), "runs", "may_fail"),
-            convergence=_convergence(merged.get("convergence")),
-            throughput=_throughput(merged.get("throughput", [])),
+            convergence=_convergence(rules.get("convergence")),
+            throughput=_throughput(rules.get("throughput", [])),
             evaluation=evaluation,
-            comparable_rounds=as_texts(merged.get("comparable_rounds", []), "comparable_rounds"),
-            log=_sections(merged.get("log", {}), "log"),
-            log_variants=_sections(merged.get("log_variants", {}), "log_variants"),
+            comparable_rounds=as_texts(rules.get("comparable_rounds", []), "comparable_rounds"),
+            log=_sections(rules.get("log", {}), "log"),
+            log_variants=_sections(rules.get("log_variants", {}), "log_variants"),
         )
 
-    return places.check(read)
+    return read_in(path, read)
 
 
 def _sections(raw: Any, place: str) -> dict[str, Requirements]:
@@ -362,7 +303,7 @@ def _source(raw: dict[str, Any]) -> ThroughputSource:
         per_accelerator=_flag(raw.get("per_accelerator", False), "throughput", "per_accelerator"),
         after_run=_flag(raw.get("after_run", False), "throughput", "after_run"),
         includes_evaluation=_flag(raw.get("includes_evaluation", False), "throughput", "includes_evaluation"),
-        whole_batches_of=as_count(raw["whole_batches_of"], "throughput", "whole_batches_of")
+        whole_batches_of=as_count(raw["whole_batches_of"], "throughput", "whole_batches_of", least=1)
         if "whole_batches_of" in raw
         else None,
         weight=as_text(raw["weight"], "throughput", "weight") if "weight" in raw else "",
