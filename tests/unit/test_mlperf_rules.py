@@ -1,6 +1,7 @@
 """The rules of every round, and rules that anyone may add: data, and no program."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from breakeven.mlperf.requirements import _WORDS, CONDITIONS
 from breakeven.mlperf.rulefiles import HERE
-from breakeven.mlperf.rules import known_rounds, load_round
+from breakeven.mlperf.rules import _BENCHMARK_KEYS, _ROUND_KEYS, _SOURCE_KEYS, known_rounds, load_round
 from breakeven.schema.errors import UserError
 from breakeven.schema.status import Status
 from tests.mlperf_checker import accepted_log, as_log, entry, facts_of
@@ -233,6 +235,12 @@ def test_a_circle_of_likes_is_refused(tmp_path: Path) -> None:
 def test_a_folder_of_rules_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"rules: no such folder"):
         load_round("v4.1", tmp_path / "rules")
+
+
+def test_every_word_of_rule_files_is_explained() -> None:
+    explained = set(re.findall(r"`(\w+)`", (HERE / "README.md").read_text()))
+    words = {*_ROUND_KEYS, *_BENCHMARK_KEYS, *_SOURCE_KEYS, *_WORDS, *CONDITIONS}
+    assert not words - explained
 
 
 def test_every_rule_file_is_used_by_a_round() -> None:
