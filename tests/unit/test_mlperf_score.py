@@ -416,6 +416,15 @@ def test_critical_batches_of_v4_1s_submissions(facts: pd.DataFrame, scored: pd.D
     assert set(fits.index) == {(name, of) for name in scored["benchmark"] for of in ("reference", "submissions")}
 
 
+def test_a_critical_batch_is_of_full_closed_sets_each_once() -> None:
+    kinds: list[dict[str, object]] = [{}, {"duplicate_of": "Maker/other"}, {"division": "Open"}]
+    runs = [made_up([1.0] * 10, system=f"s{i}", **kind) for i, kind in enumerate(kinds)]
+    runs.append(made_up([1.0] * 9, system="short"))
+    book = rules_for("v4.1", "bert")
+    fits = critical_batches(scores(pd.concat(runs), book), book).set_index("of")
+    assert fits["points"].to_dict() == {"reference": 7, "submissions": 1}
+
+
 def test_the_command_writes_three_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, out = tmp_path / "runs.csv", tmp_path / "out"
     runs.write_text(facts_csv(dataclasses.replace(BLANK, run=run, run_time_min=5.0) for run in range(10)))

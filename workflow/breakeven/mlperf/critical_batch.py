@@ -122,12 +122,13 @@ def _batches(count: int) -> str:
 
 def critical_batches(scored: pd.DataFrame, book: Rulebook) -> pd.DataFrame:
     """The fits of each round and benchmark, columns ``CRITICAL_BATCH_COLUMNS``: one to its reference points (those that
-    the official checker keeps) and one to its result sets (those without a note; a set submitted twice counts once)."""
+    the official checker keeps) and one to its result sets: those without a note and not of the open division, which may
+    train another model. A set submitted twice counts once."""
     rows = []
     for (round_name, folder), ruled in book.items():
         reference = pruned(ruled.reference)
         sets = scored[(scored["round"] == round_name) & (scored["benchmark"] == folder)]
-        sets = sets[(sets["note"] == "") & (sets["duplicate_of"] == "")]
+        sets = sets[(sets["note"] == "") & (sets["duplicate_of"] == "") & (sets["division"].str.lower() != "open")]
         sets = sets.dropna(subset=["global_batch", "samples_to_converge"])
         of = {
             "reference": ([p.global_batch for p in reference], [p.samples_mean for p in reference]),
