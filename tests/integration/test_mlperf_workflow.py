@@ -105,6 +105,16 @@ def test_nothing_is_done_again_until_a_log_below_the_folder_changes(from_tree: P
     log.write_bytes(content)
 
 
+def test_a_family_that_the_logs_turn_out_not_to_hold_is_told_with_the_study(from_tree: Path, tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    ready(project, source=str(from_tree / "mine"))
+    (project / "config/studies/part.yaml").write_text(yaml.safe_dump(STUDY | {"family": "MI300X"}))
+    answer = run_snakemake(project, "results/studies/part/tables/points.csv", "--configfile", "my.yaml")
+    assert answer.returncode != 0
+    assert "breakeven: config/studies/part.yaml: No scored submission of retinanet on 'MI300X'" in answer.stderr
+    assert (project / "results/mlperf/v4.1/runs.csv").is_file()
+
+
 def test_a_clone_of_the_same_logs_gives_the_same_scores(tmp_path: Path, from_archive: Path) -> None:
     work, bare = tmp_path / "work", tmp_path / "v4.1.git"
     unpack(work)

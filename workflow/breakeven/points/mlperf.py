@@ -182,16 +182,21 @@ def main() -> None:
     args = parser.parse_args()
     plan = read_plan(args.plan, "study", "settings")
     settings = plan["settings"]
-    points = mlperf_points(
-        read_facts(args.facts),
-        plan["study"],
-        settings["workloads"],
-        settings["family"],
-        # a plan of an earlier version has neither
-        settings.get("submitter") or AUTO,
-        settings.get("price_per_device_hour"),
-        args.rules,
-    )
+    facts = read_facts(args.facts)
+    try:
+        points = mlperf_points(
+            facts,
+            plan["study"],
+            settings["workloads"],
+            settings["family"],
+            # a plan of an earlier version has neither
+            settings.get("submitter") or AUTO,
+            settings.get("price_per_device_hour"),
+            args.rules,
+        )
+    except UserError as error:
+        # what the results do not hold was asked for by the study
+        raise UserError(f"{plan.get('config', args.plan)}: {error} (Read: {args.facts}.)") from None
     write_points(points, args.output)
 
 
