@@ -281,6 +281,21 @@ def test_stable_diffusion_converges_at_the_first_checkpoint_that_passes_both_met
     assert (found.samples_to_converge, found.evaluation_every_samples) == (4_096_000, 512_000)
 
 
+def test_blocks_of_training_tell_the_throughput_where_nothing_else_does() -> None:
+    # As Google's: the first 512,000 samples in 108.419 s; a block of validation says nothing.
+    log = [
+        line("run_start", T0),
+        line("block_start", T0, "training_step", samples_count=0),
+        line("block_stop", T0 + 108_419, "training_step", samples_count=512_000),
+        line("block_start", T0 + 108_419, "validation_step", samples_count=0),
+        line("block_stop", T0 + 108_420, "validation_step", samples_count=512_000),
+        line("run_stop", T0 + 200_000, status="success"),
+    ]
+    assert facts(log, "stable_diffusion").step_throughput == pytest.approx(512_000 / 108.419)
+    tracked = [*log[:-1], line("tracked_stats", T0 + 9, {"throughput": 7.0}, step_num=1), log[-1]]
+    assert facts(tracked, "stable_diffusion").step_throughput == pytest.approx(7)
+
+
 def test_stable_diffusion_of_v3_1_counts_steps() -> None:
     log = [
         line("global_batch_size", T0 - 1, 512),

@@ -46,10 +46,12 @@ class Convergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputSource:
-    """A number in ``tracked_stats`` lines that says how fast the run trained."""
+    """What in a log says how fast the run trained: a number in ``tracked_stats`` lines, or blocks and their times."""
 
     stat: str
-    """Its key in the line's value."""
+    """Its key in the line's value; "" where blocks are meant."""
+    blocks: str
+    """Value of the ``block_start`` and ``block_stop`` of training; their metadata count as evaluations' do."""
     is_seconds_per_step: bool
     """Else units per second."""
     samples_per_unit: float
@@ -274,6 +276,7 @@ def _convergence(raw: Any) -> Convergence:
 
 _SOURCE_KEYS = (
     "stat",
+    "blocks",
     "is",
     "samples_per_unit",
     "per_accelerator",
@@ -296,8 +299,11 @@ def _source(raw: dict[str, Any]) -> ThroughputSource:
     kind = raw.get("is", "units_per_second")
     if kind not in ("units_per_second", "seconds_per_step"):
         raise RuleProblem(f"is {kind!r}; expected units_per_second or seconds_per_step.", "throughput", "is")
+    if ("stat" in raw) == ("blocks" in raw) or ("blocks" in raw and len(raw) > 1):
+        raise RuleProblem(f"is {raw!r:.80}; expected a stat with what is known of it, or blocks alone.", "throughput")
     return ThroughputSource(
-        stat=as_text(raw.get("stat"), "throughput", "stat"),
+        stat=as_text(raw["stat"], "throughput", "stat") if "stat" in raw else "",
+        blocks=as_text(raw["blocks"], "throughput", "blocks") if "blocks" in raw else "",
         is_seconds_per_step=kind == "seconds_per_step",
         samples_per_unit=_factor(raw.get("samples_per_unit", 1), "throughput", "samples_per_unit"),
         per_accelerator=_flag(raw.get("per_accelerator", False), "throughput", "per_accelerator"),

@@ -44,6 +44,8 @@ class Training:
     _local_batch: int | None = None
     _began_ms: float | None = None
     """First sign of training after run_start."""
+    _block: tuple[float, float] | None = None
+    """Units and milliseconds at the start of the block of training that is under way."""
     _evaluating_since_ms: float | None = None
     _evaluated_ms: float = 0.0
     _evaluations_ended: int = 0
@@ -75,7 +77,8 @@ class Training:
             "global_batch_size": self._global_batch,
             "local_batch_size": self._local_batch_size,
             "epoch_start": self._training_begins,
-            "block_start": self._training_begins,
+            "block_start": self._block_begins,
+            "block_stop": self._block_ends,
             "eval_start": self._evaluation_begins,
             "eval_stop": self._evaluation_ends,
             "eval_accuracy": self._evaluation,
@@ -104,6 +107,20 @@ class Training:
             self._began_ms = time_ms
         if self.benchmark.evaluation == "overlapped":
             self._evaluation_ends(value, metadata, time_ms)
+
+    def _block_begins(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
+        self._training_begins(value, metadata, time_ms)
+        units = number(metadata.get(self.benchmark.convergence.key))
+        self._block = None if units is None or self.start_ms is None else (units, time_ms)
+
+    def _block_ends(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
+        units, begun, self._block = number(metadata.get(self.benchmark.convergence.key)), self._block, None
+        if units is None or begun is None or self.stop_ms is not None or units <= begun[0] or time_ms <= begun[1]:
+            return
+        for source, pace in zip(self.benchmark.throughput, self._reported, strict=True):
+            if source.blocks and value == source.blocks:
+                done = units - begun[0]
+                pace.add((time_ms - begun[1]) / 1000 / done, done)
 
     def _evaluation_begins(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         # Ranks may all log it: an evaluation lasts from the first that begins to the first that ends.
@@ -140,7 +157,7 @@ class Training:
             return
         timed, over = self.start_ms is not None and self.stop_ms is None, self.stop_ms is not None
         for source, pace in zip(self.benchmark.throughput, self._reported, strict=True):
-            reported = number(value.get(source.stat))
+            reported = number(value.get(source.stat)) if source.stat else None
             if reported is None or reported <= 0 or (source.without and source.without in value):
                 continue
             if over if source.after_run else timed:
@@ -195,6 +212,13 @@ class Training:
             if self.global_batch is None:
                 return None, "the log tracks seconds per step but not the global batch"
             rate *= self.global_batch
+        if source.blocks:
+            per_unit = self._samples_per_unit()
+            return (
+                (None, "the log counts in steps but not the global batch")
+                if per_unit is None
+                else (rate * per_unit, "")
+            )
         rate *= source.samples_per_unit
         if source.per_accelerator:
             # The batch of one accelerator is a surer count than a system description, which may list spare ones.
