@@ -11,6 +11,7 @@ import yaml
 
 from breakeven.head.plan import Plan, make_plan
 from breakeven.head.rounds import tree_state
+from breakeven.head.sources import sources
 from breakeven.schema.errors import UserError
 from tests.conftest import Snakemake
 from tests.workflow.test_graph import jobs
@@ -219,6 +220,12 @@ def test_a_benchmark_may_be_called_what_other_rounds_call_it(plan: Planner) -> N
     study = {"source": "mlperf", "title": "t", "submitter": "NVIDIA", "workloads": {"retinanet": "RetinaNet"}}
     Path("config/studies/mine.yaml").write_text(yaml.safe_dump(study))
     assert plan({}, studies=("mine",)).studies["mine"].benchmarks == {"retinanet": "retinanet"}
+
+
+def test_rules_are_inputs_as_code_is_and_facts_are_not() -> None:
+    found = {Path(path).name for path in sources("mlperf")}
+    assert {"score.py", "v4.1.yaml", "retinanet.yaml", "accelerators.yaml", "reference_convergence.csv"} <= found
+    assert "v4.1_runs.csv" not in found
 
 
 def test_errors_reach_the_terminal_as_one_message(project: Path, snakemake: Snakemake) -> None:

@@ -16,5 +16,6 @@ rule draw:
         "../../envs/analysis.yaml"
     params:
         arguments=DRAWING.arguments,
+        caption=lambda w: KINDS[w.figure].caption,
     shell:
         "python -m breakeven.figures --kind {wildcards.figure} {params.arguments:q} --output {output:q} 2>&1 | tee {log:q} >&2"
