@@ -117,6 +117,22 @@ def test_what_a_killed_clone_left_is_cleared_away(published: Published, tmp_path
     assert [path.name for path in folder.iterdir()] == ["repository"]
 
 
+def test_files_are_byte_for_byte_what_was_submitted(tmp_path: Path) -> None:
+    content = b"$Id$\r\n\xe9\n"
+    work = tmp_path / "work"
+    log = work / LOG
+    log.parent.mkdir(parents=True)
+    git(work, "init", "--quiet")
+    log.write_bytes(content)
+    git(work, "add", "--all")
+    for attributes in (work / ".gitattributes", log.with_name(".gitattributes")):
+        attributes.write_text("*.txt text eol=crlf ident\n")
+    git(work, "add", "*.gitattributes")
+    git(work, "commit", "--quiet", "--message", "first")
+    fetch(str(work), git(work, "rev-parse", "HEAD"), tmp_path / "clone")
+    assert (tmp_path / "clone" / LOG).read_bytes() == content
+
+
 def test_a_folder_that_is_not_ours_is_left_alone(published: Published, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()

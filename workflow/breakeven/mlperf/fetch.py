@@ -27,7 +27,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|:)")
 #: Words of git's own (LC_ALL=C) and what they mean to a person, most particular first.
 _REASONS = (
-    (r"not our ref|unadvertised object|unable to parse|no such remote ref", "it has no commit {commit}"),
+    (r"unadvertised object", "its server gives out the newest commit of a branch alone, not {commit}"),
+    (r"not our ref|unable to parse|no such remote ref", "it has no commit {commit}"),
     (r"not a tree|not a commit", "{commit} names something else than a commit there"),
     (r"could not read Username|Repository not found|not appear to be a git repository|does not exist|not found",
      "there is no repository that may be read without a password"),
@@ -100,8 +101,11 @@ def _check_out(repository: str, commit: str, tree: Path) -> None:
     git("config", "remote.origin.url", os.path.abspath(repository) if Path(repository).exists() else repository)
     git("config", "core.sparseCheckout", "true")
     git("config", "core.sparseCheckoutCone", "false")
-    (tree / ".git" / "info").mkdir(exist_ok=True)
-    (tree / ".git" / "info" / "sparse-checkout").write_text("\n".join(PATTERNS) + "\n")
+    info = tree / ".git" / "info"
+    info.mkdir(exist_ok=True)
+    (info / "sparse-checkout").write_text("\n".join(PATTERNS) + "\n")
+    # The bytes as they were submitted, whatever a .gitattributes among them would make of lines, links and encodings.
+    (info / "attributes").write_text("* -text -ident -filter !eol !working-tree-encoding\n")
     # A server that cannot leave out files sends them all with a warning, and the checkout is the same.
     git("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--filter=blob:none", "origin", commit)
     git("checkout", "--quiet", "--detach", "FETCH_HEAD")
@@ -113,7 +117,7 @@ def _git(tree: Path, repository: str, commit: str, *arguments: str) -> str:
     """Run git in the tree, never through a shell, and never waiting for somebody to answer it."""
     settings = {
         "core.hooksPath": os.devnull,
-        "core.autocrlf": "false",  # the bytes as they were submitted
+        "core.autocrlf": "false",
         "core.fsmonitor": "false",
         "advice.detachedHead": "false",
         # A connection that hangs ends instead of holding the workflow.
