@@ -83,7 +83,7 @@ def test_one_size_and_no_time_at_all_are_drawn_too(tmp_path: Path) -> None:
 
 def test_published_results_carry_their_notice(tmp_path: Path) -> None:
     what = view_of(published(), tmp_path)
-    assert "not verified by the MLCommons Association" in " ".join(texts(render("efficiency", what, "mlperf")))
+    assert "not verified by MLCommons Association" in " ".join(texts(render("efficiency", what, "mlperf")))
     assert "not verified" in " ".join(texts(render("efficiency", what)))
     assert "MLCommons" not in render("efficiency", what, "measured")
 

@@ -79,3 +79,10 @@ def test_the_critical_batch_is_where_samples_double() -> None:
 
 def test_a_round_is_three_tables() -> None:
     assert Round("v4.1", round_scores(), pd.DataFrame(), pd.DataFrame()).name == "v4.1"
+
+
+def test_every_reason_for_not_splitting_the_throughput_is_told_once() -> None:
+    notes = ["a: no step rate", "b: no step rate; a: no step rate"]
+    what = curve(efficiency=[1.0, 0.5], decomposition_note=notes)
+    assert published.not_split(what) == ["a: no step rate", "b: no step rate"]
+    assert published.not_split(curve(efficiency=[1.0, 0.5])) == []

@@ -171,8 +171,8 @@ def test_equivalence_is_shown(cpu_page: str) -> None:
 
 def test_published_results_are_attributed_and_marked_unverified(page: str) -> None:
     text = Elements(page).text
-    assert "MLPerf is a registered trademark of the MLCommons Association" in text
-    assert "unverified: not verified by the MLCommons Association" in text
+    assert "The MLPerf name and logo are registered and unregistered trademarks of MLCommons Association" in text
+    assert "unverified: not verified by MLCommons Association" in text
 
 
 def test_the_same_input_gives_the_same_bytes(folders: dict[str, Path], page: str) -> None:

@@ -3,9 +3,12 @@
 from breakeven.report.meta import StudyMeta
 
 MLPERF = (
-    "Results from MLCommons: MLPerf Training, closed division, {round}retrieved from {url}. "
-    "MLPerf is a registered trademark of the MLCommons Association. Speed-up, efficiency, device-hours and break-even "
-    "are derived metrics, unverified: not verified by the MLCommons Association."
+    "Results from MLCommons Association: MLPerf Training, closed division, {round}retrieved from {url}, each by the "
+    "submitter named with it. The MLPerf name and logo are registered and unregistered trademarks of MLCommons "
+    "Association in the United States and other countries. All rights reserved. Unauthorized use strictly prohibited. "
+    "See www.mlcommons.org for more information. Speed-up, efficiency and its parts, device-hours, cost, critical "
+    "batch, time at reference convergence and break-even are derived metrics, unverified: not verified by MLCommons "
+    "Association."
 )
 LOGS = "https://github.com/mlcommons/training_results_{round}"
 SITE = "https://mlcommons.org/benchmarks/training/"

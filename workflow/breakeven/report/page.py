@@ -50,6 +50,7 @@ class WorkloadPart:
     break_even: Table
     to_target: bool
     critical_batch: str
+    not_split: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def _workload(study: Study, view: View) -> WorkloadPart:
         break_even=tables.break_even_table(study.tables["breakeven"], view),
         to_target=view.to_target,
         critical_batch=_critical_batch(study, view),
+        not_split=[sentence for curve in view.headlines for sentence in published.not_split(curve)],
     )
 
 

@@ -55,6 +55,12 @@ def lost_to(curve: Curve) -> str:
     return f"At {row['devices']:.0f} the loss is {words.listing(told)} (shares of ln(1/E))."
 
 
+def not_split(curve: Curve) -> list[str]:
+    """Why the throughput of some sizes is not split into its parts, each reason once."""
+    notes = curve.rows.get("decomposition_note", pd.Series(dtype=str))
+    return list(dict.fromkeys(reason for note in notes if note for reason in str(note).split("; ")))
+
+
 def beside_the_envelope(view: View, curve: Curve) -> str:
     """What the best submission of anybody at each size would say, and why that is not the answer."""
     envelope = next((c for c in view.curves if not c.headline and c.name.startswith("best")), None)

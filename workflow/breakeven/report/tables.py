@@ -93,7 +93,6 @@ def _efficiency(
         (Column(words.hours_word(device).capitalize()), significant("device_hours")),
         (Column("Cost", "price × device-hours"), significant("cost")),
         (Column("Energy", "MJ, logged"), significant("energy_kj", per=1000)),
-        (Column("Not split because", number=False, wrap=True), text("decomposition_note")),
         (Column("Configuration", number=False, wrap=True), text("label")),
     ]
     return table(caption, in_unit, columns)
