@@ -197,8 +197,8 @@ def main() -> None:
     except UserError as error:
         # what the results do not hold was asked for by the study
         raise UserError(
-            f"{plan.get('config', args.plan)}: {error} That is what {args.facts} holds: change the study, or leave it out "
-            "of 'studies'."
+            f"{plan.get('config', args.plan)}: {error} That is what {args.facts} holds: change the study, or leave "
+            "it out of 'studies'."
         ) from None
     write_points(points, args.output)
 
