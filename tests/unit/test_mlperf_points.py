@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from breakeven.mlperf.table import RunRow, facts_csv, read_facts
-from breakeven.points.mlperf import main, mlperf_points
+from breakeven.points.mlperf import main, mlperf_points, nothing_of
 from breakeven.points.table import read_points
 from breakeven.scaling.efficiency import efficiency_table
 from breakeven.schema.errors import UserError
@@ -119,12 +119,20 @@ def test_left_out_are_repeated_sets_short_sets_and_the_open_division(tmp_path: P
     assert set(points["series"]) == {"Llama 2, A H100-SXM"}
 
 
-def test_a_workload_family_or_submitter_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+def test_a_workload_that_is_not_there_has_no_points_and_a_reason(tmp_path: Path) -> None:
     table = facts(tmp_path, result_set("A"), result_set("B"))
-    with pytest.raises(UserError, match=r"'minigo' is not among the MLPerf results. Benchmarks there: llama2_70b_lora"):
-        mlperf_points(table, "s", {"minigo": "Go"})
-    with pytest.raises(UserError, match=r"No scored submission of llama2_70b_lora on 'TPU-v5p'.*: H100-SXM"):
-        mlperf_points(table, "s", LLAMA, family="TPU-v5p")
+    assert list(mlperf_points(table, "s", {"minigo": "Go"} | LLAMA)["workload"].unique()) == ["Llama 2"]
+    assert nothing_of("minigo", "H100-SXM", table) == (
+        "Workload 'minigo' is not among the MLPerf results. Benchmarks there: llama2_70b_lora."
+    )
+    assert mlperf_points(table, "s", LLAMA, family="TPU-v5p").empty
+    assert nothing_of("llama2_70b_lora", "TPU-v5p", table) == (
+        "No scored submission of llama2_70b_lora on 'TPU-v5p'. Accelerator families with llama2_70b_lora: H100-SXM."
+    )
+
+
+def test_a_submitter_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    table = facts(tmp_path, result_set("A"), result_set("B"))
     with pytest.raises(UserError, match=r"No scored submission of Llama 2 on H100-SXM by 'C'.*: A, B"):
         mlperf_points(table, "s", LLAMA, submitter="C")
 

@@ -5,6 +5,6 @@ rule expand_study:
     output:
         "results/studies/{study}/plan.json",
     params:
-        document=lambda w: PLAN.studies[w.study].document,
+        document=lambda w: DRAWING.document(PLAN.studies[w.study]),
     template_engine:
         "jinja2"

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from breakeven.figures import (
     decomposition_figure,
     efficiency_figure,
+    layout,
     pareto_figure,
     rounds_figure,
     samples_figure,
@@ -92,6 +93,9 @@ def main() -> None:
     parser.add_argument("--output", required=True, type=Path, help="the SVG to write")
     options = parser.parse_args()
     _require(options)
+    if absent := _absent(options):
+        write_text(options.output, absent)
+        return
     series = _view(options)
     results = _published(options, series)
     if options.kind in _OF_SERIES:
@@ -114,6 +118,25 @@ def _require(options: Namespace) -> None:
     missing = [f"--{name.replace('_', '-')}" for name in needs if not getattr(options, name)]
     if missing:
         raise UserError(f"--kind {options.kind} also needs {', '.join(missing)} (python -m breakeven.figures --help).")
+
+
+def _absent(options: Namespace) -> str:
+    """The figure of a published workload that has no series, where the kind is drawn from series; "" else."""
+    if options.kind not in _OF_SERIES or options.source != "mlperf":
+        return ""
+    efficiency = read_table(options.efficiency)
+    if options.workload in set(efficiency["workload"]):
+        return ""
+    study = str(efficiency["study"].iloc[0]) if len(efficiency) else "mlperf"
+    on = f" on {options.family}" if options.family else ""
+    with theme():
+        figure = layout.without_data(
+            title=options.workload,
+            subtitle="",
+            why=f"These results hold no scored submission of {options.workload}{on}.",
+            note=note_of(options.kind, options.source),
+        )
+        return to_svg(figure, _name(study, options.workload, options.kind))
 
 
 def _view(options: Namespace) -> View | None:

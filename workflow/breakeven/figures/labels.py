@@ -13,9 +13,7 @@ _SCALING = {
 }
 
 SOURCES = ("measured", "mlperf", "points")
-MLPERF_NOTE = (
-    "Results from MLCommons, {rounds}. {derived} are derived metrics, not verified by MLCommons Association."
-)
+MLPERF_NOTE = "Results from MLCommons, {rounds}. {derived} are derived metrics, not verified by MLCommons Association."
 ENVELOPE = "best of all submitters per size"
 ENVELOPE_NOTE = "Best of all submitters per size is an envelope: the more submit at a size, the better its best."
 

@@ -1,5 +1,6 @@
 """Which figures a study has, and what each is drawn from. The kinds themselves are in ``figures.kinds``."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,28 +23,40 @@ class Drawing:
             f"{folder}/{workload}/{kind}.svg" for workload in study.workloads for kind in self.kinds(study, workload)
         ]
 
+    def document(self, study: StudyPlan) -> str:
+        """The text of the study's plan.json: what it is, its figures, and the arguments that draw each."""
+        figures = {
+            title: {kind: self._arguments(study, workload, kind) for kind in self.kinds(study, workload)}
+            for workload, title in study.workloads.items()
+        }
+        return json.dumps({**study.document, "figures": figures}, indent=1, sort_keys=True) + "\n"
+
     def inputs(self, wildcards: Any) -> dict[str, str | list[str]]:
         """Every table that a figure is drawn from, by what ``python -m breakeven.figures`` calls it."""
-        study = self.plan.studies[wildcards.study]
+        return self._inputs(self.plan.studies[wildcards.study], wildcards.workload, wildcards.figure)
+
+    def arguments(self, wildcards: Any) -> list[str]:
+        """The command line but for the kind and the output."""
+        return self._arguments(self.plan.studies[wildcards.study], wildcards.workload, wildcards.figure)
+
+    def _inputs(self, study: StudyPlan, workload: str, kind: str) -> dict[str, str | list[str]]:
         tables: dict[str, str | list[str]] = {
             name: f"{STUDIES}/{study.name}/tables/{name}.csv" for name in ("points", "efficiency", "breakeven")
         }
         if study.source == "mlperf":
             # Its own round's scores stand behind every kind; those of others only where rounds are what is drawn.
-            rounds = self._rounds(study, wildcards.workload) if wildcards.figure == "rounds" else [study.round]
+            rounds = self._rounds(study, workload) if kind == "rounds" else [study.round]
             tables["scores"] = [f"{ROUNDS}/{name}/scores.csv" for name in rounds]
-            needed = KINDS[wildcards.figure].needs
+            needed = KINDS[kind].needs
             tables |= {name: study.round_table(name) for name in ("reference", "critical_batch") if name in needed}
         return tables
 
-    def arguments(self, wildcards: Any) -> list[str]:
-        """The command line but for the kind and the output."""
-        study = self.plan.studies[wildcards.study]
-        words = ["--workload", study.workloads[wildcards.workload], "--source", study.source]
-        for name, paths in self.inputs(wildcards).items():
+    def _arguments(self, study: StudyPlan, workload: str, kind: str) -> list[str]:
+        words = ["--workload", study.workloads[workload], "--source", study.source]
+        for name, paths in self._inputs(study, workload, kind).items():
             words += [f"--{name.replace('_', '-')}", *([paths] if isinstance(paths, str) else paths)]
         if study.source == "mlperf":
-            words += ["--benchmark", study.benchmarks[wildcards.workload], "--family", study.family]
+            words += ["--benchmark", study.benchmarks[workload], "--family", study.family]
         return words
 
     def _rounds(self, study: StudyPlan, workload: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import json
 import random
 import re
 import shlex
@@ -29,13 +28,13 @@ STUDIES = "results/studies"
 
 @dataclass(frozen=True, slots=True)
 class StudyPlan:
-    """One study, ready for rules: ``document`` is the text of its plan.json."""
+    """One study, ready for rules: ``document`` is what its plan.json tells of it, figures apart."""
 
     name: str
     source: str
     workloads: dict[str, str]
     """Slug of each workload and its title."""
-    document: str
+    document: dict[str, Any]
     cells: list[Cell]
     repeats: int
     timeout_min: int
@@ -287,7 +286,7 @@ def _expand(entry: str, name: str, rounds: Rounds, folder: Path) -> StudyPlan:
         name=name,
         source=study.source,
         workloads=workloads,
-        document=json.dumps(document, indent=1, sort_keys=True) + "\n",
+        document=document,
         cells=found,
         repeats=study.repeats if isinstance(study, MeasuredStudy) else 0,
         timeout_min=study.timeout_min if isinstance(study, MeasuredStudy) else 0,

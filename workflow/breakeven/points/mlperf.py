@@ -6,6 +6,7 @@
 import argparse
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,20 +51,23 @@ def mlperf_points(
     at each device count, and every other submitter with two sizes or more. Left out: a set that repeats another's runs,
     one without a full score, and the open division, which may change the model. ``rules``: a folder of further rules.
 
-    Raises UserError naming a workload, family or submitter that is not there.
+    A workload that nobody of the family has a score of has no points (``nothing_of`` says why): results may be a part
+    of a round. Raises UserError naming a submitter that is not there.
     """
     book = rulebook_of(runs, rules)
     chosen = []
     for benchmark, title in workloads.items():
-        folders = {folder for (_, folder), ruled in book.items() if benchmark in _names(ruled.benchmark)}
-        of_workload = _comparable(runs[runs["benchmark"].isin(folders)], book, family)
-        if of_workload.empty:
-            raise UserError(_nothing_of(benchmark, folders, family, runs))
+        of_workload = _comparable(runs[runs["benchmark"].isin(_folders(book, benchmark))], book, family)
         for series in series_of(of_workload, title, family, submitter):
             sets = series.sets[[*KEY, "reference_samples", "runs_dropped"]]
             logged = sets.merge(runs, on=KEY, how="left", validate="one_to_many")
             chosen.append(_points(logged, study, title, series, price_per_device_hour))
     return pd.concat(chosen, ignore_index=True) if chosen else pd.DataFrame(columns=POINT_COLUMNS)
+
+
+def _folders(book: Rulebook, benchmark: str) -> set[str]:
+    """What the rounds at hand call a benchmark, which may be given by any of its names."""
+    return {folder for (_, folder), ruled in book.items() if benchmark in _names(ruled.benchmark)}
 
 
 def _names(benchmark: Benchmark) -> tuple[str, ...]:
@@ -89,10 +93,12 @@ class Series:
 
 
 def series_of(scored: pd.DataFrame, title: str, family: str, submitter: str = AUTO) -> list[Series]:
-    """The series of one workload, the headline first.
+    """The series of one workload, the headline first; none where nothing is scored.
 
     Whoever tested one size only has no curve: where that is everybody, the best per size is the headline.
     """
+    if scored.empty:
+        return []
     own = {str(name): _best_per_size(sets) for name, sets in scored.groupby("submitter")}
     best = _best_per_size(scored)
     if submitter != AUTO and submitter not in own:
@@ -164,7 +170,9 @@ def _points(
     return pd.DataFrame({**_DEFAULTS, **known}, index=runs.index)[POINT_COLUMNS]
 
 
-def _nothing_of(benchmark: str, folders: set[str], family: str, runs: pd.DataFrame) -> str:
+def nothing_of(benchmark: str, family: str, runs: pd.DataFrame, rules: Path | None = None) -> str:
+    """Why a workload has no points."""
+    folders = _folders(rulebook_of(runs, rules), benchmark)
     if not folders:
         known = ", ".join(sorted(runs["benchmark"].unique()))
         return f"Workload {benchmark!r} is not among the MLPerf results. Benchmarks there: {known}."
@@ -182,7 +190,7 @@ def main() -> None:
     args = parser.parse_args()
     plan = read_plan(args.plan, "study", "settings")
     settings = plan["settings"]
-    facts = read_facts(args.facts)
+    config, facts = plan.get("config", args.plan), read_facts(args.facts)
     try:
         points = mlperf_points(
             facts,
@@ -195,11 +203,11 @@ def main() -> None:
             args.rules,
         )
     except UserError as error:
-        # what the results do not hold was asked for by the study
-        raise UserError(
-            f"{plan.get('config', args.plan)}: {error} That is what {args.facts} holds: change the study, or leave "
-            "it out of 'studies'."
-        ) from None
+        raise UserError(f"{config}: {error} That is what {args.facts} holds.") from None
+    for benchmark, title in settings["workloads"].items():
+        if title not in set(points["workload"]):
+            why = nothing_of(benchmark, settings["family"], facts, args.rules)
+            print(f"breakeven: {config}: {why} That is what {args.facts} holds; {title} is left out.", file=sys.stderr)
     write_points(points, args.output)
 
 

@@ -193,8 +193,7 @@ def plain_text(studies: Sequence[Study]) -> str:
         for view in study.views:
             points, runs = study.tables["points"], study.tables.get("runs")
             lines += [_filled(a.text) for a in answers(view, points, runs, study.rounds)]
-        if study.notice:
-            lines.append(_filled(study.notice))
+        lines += [_filled(said) for said in (study.absent, study.notice) if said]
         blocks.append("\n\n".join(lines))
     return without_forbidden("\n\n\n".join(blocks) + "\n")
 

@@ -90,7 +90,7 @@ def study_part(study: Study) -> StudyPart:
         title=study.title,
         source=SOURCE_WORDS[study.meta.source],
         notice=study.notice,
-        warnings=platform.warnings(runs),
+        warnings=[*platform.warnings(runs), *([study.absent] if study.absent else [])],
         workloads=[_workload(study, view) for view in study.views],
         facts=platform.facts(study.meta.platform, runs),
         failures=tables.failures_table(frames["points"], runs),

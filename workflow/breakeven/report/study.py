@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from breakeven.figures.kinds import TABLES, kinds
+from breakeven.figures.kinds import KINDS, TABLES, kinds
 from breakeven.figures.view import View, read_table, view, workloads
+from breakeven.figures.words import listing
 from breakeven.report.meta import StudyMeta, presumed
 from breakeven.report.notices import notice
 from breakeven.report.published import Round
@@ -37,9 +38,21 @@ class Study:
     def notice(self) -> str:
         return notice(self.meta)
 
+    @property
+    def absent(self) -> str:
+        """Workloads of published results that the results at hand do not hold; "" for none."""
+        there = {view.workload for view in self.views}
+        gone = [title for title in self.meta.benchmarks if title not in there]
+        family = self.meta.platform.get("family", "")
+        on = f" on {family}" if family else ""
+        return f"These results hold no scored submission of {listing(gone)}{on}." if gone else ""
+
     def drawn(self, workload: str) -> Mapping[str, Sequence[str]]:
         """Kinds of figures that the workload has, and the arguments that draw each."""
-        return self.meta.figures.get(workload) or {kind: self._arguments(workload) for kind in kinds("points")}
+        planned = self.meta.figures.get(workload)
+        if planned:
+            return {kind: planned[kind] for kind in KINDS if kind in planned}
+        return {kind: self._arguments(workload) for kind in kinds("points")}
 
     def _arguments(self, workload: str) -> list[str]:
         """Of the kinds that are drawn from a study's own tables."""
