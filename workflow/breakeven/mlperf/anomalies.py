@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from breakeven.mlperf.table import csv_text
 
@@ -59,4 +60,4 @@ ANOMALY_COLUMNS = [field.name for field in dataclasses.fields(Anomaly)]
 
 def anomalies_csv(anomalies: Iterable[Anomaly]) -> str:
     """The anomalies as CSV, sorted, each once."""
-    return csv_text(ANOMALY_COLUMNS, map(dataclasses.astuple, sorted(set(anomalies))))
+    return csv_text(ANOMALY_COLUMNS, map(attrgetter(*ANOMALY_COLUMNS), sorted(set(anomalies))))

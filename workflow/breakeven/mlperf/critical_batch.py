@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from breakeven.mlperf.reference import pruned
 from breakeven.mlperf.rulebook import Rulebook
@@ -65,24 +65,26 @@ def fit_critical_batch(batches: Sequence[int], samples: Sequence[float]) -> Crit
     if np.ptp(log_samples) == 0:
         return replace(fit, note="not identifiable: every batch takes the same samples")
 
-    def residuals(log_critical: float) -> Array:
-        shape = log_samples - np.log1p(batch / np.exp(log_critical))
-        centred: Array = shape - shape.mean()  # the best ln Dmin for this Bcrit is the mean
-        return centred
+    def all_squares(log_critical: Array) -> Array:
+        """The sum of squares at each of many Bcrit: at once, because a search asks for thousands."""
+        shape = log_samples - np.log1p(batch / np.exp(log_critical)[:, None])
+        # the best ln Dmin for a Bcrit is the mean
+        return ((shape - shape.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)  # type: ignore[no-any-return]
 
     def squares(log_critical: float) -> float:
-        return float(np.sum(residuals(log_critical) ** 2))
+        return float(all_squares(np.array([log_critical]))[0])
 
     bounds = float(np.log(batch.min() / REACH)), float(np.log(batch.max() * REACH))
-    best = _lowest(squares, *bounds)
+    best = _lowest(all_squares, *bounds)
     if best is None:
         # Which bound: samples that fall with the batch, or not at all grow with it, against growth in full proportion.
         rises = squares(bounds[0]) < squares(bounds[1])
         why = "samples grow in proportion to the batch" if rises else "samples do not grow with the batch"
         return replace(fit, note=f"not identifiable: {why}")
-    limit = squares(best) * (1 + stats.f.ppf(LEVEL, 1, len(batch) - 2) / (len(batch) - 2))
-    low = _crossing(squares, limit, best, bounds[0])
-    high = _crossing(squares, limit, best, bounds[1])
+    # fdtri: the quantile of the F distribution, without the second that scipy.stats takes to import
+    limit = squares(best) * (1 + special.fdtri(1, len(batch) - 2, LEVEL) / (len(batch) - 2))
+    low = _crossing(all_squares, limit, best, bounds[0])
+    high = _crossing(all_squares, limit, best, bounds[1])
     open_sides = [side for side, end in (("below", low), ("above", high)) if end is None]
     return replace(
         fit,
@@ -95,25 +97,32 @@ def fit_critical_batch(batches: Sequence[int], samples: Sequence[float]) -> Crit
     )
 
 
-def _lowest(function: Callable[[float], float], low: float, high: float) -> float | None:
+def _lowest(function: Callable[[Array], Array], low: float, high: float) -> float | None:
     """Where ``function`` is least; None where that is at an end. It may be flat there, so a grid goes first."""
     grid = np.linspace(low, high, 2001)
-    i = int(np.argmin([function(x) for x in grid]))
+    i = int(np.argmin(function(grid)))
     if i in (0, len(grid) - 1):
         return None
     found = optimize.minimize_scalar(
-        function, bounds=(grid[i - 1], grid[i + 1]), method="bounded", options={"xatol": 1e-10}
+        lambda x: float(function(np.array([x]))[0]),
+        bounds=(grid[i - 1], grid[i + 1]),
+        method="bounded",
+        options={"xatol": 1e-10},
     )
     return float(found.x)
 
 
-def _crossing(function: Callable[[float], float], limit: float, inside: float, bound: float) -> float | None:
+def _crossing(function: Callable[[Array], Array], limit: float, inside: float, bound: float) -> float | None:
     """exp of where ``function`` first passes ``limit`` on the way from ``inside`` to ``bound``; None: nowhere."""
     steps = np.linspace(inside, bound, 1001)
-    above = next((i for i, x in enumerate(steps) if function(x) > limit), None)
-    if above is None or above == 0:
-        return None if above is None else float(np.exp(inside))
-    return float(np.exp(optimize.brentq(lambda x: function(x) - limit, steps[above - 1], steps[above])))
+    over = function(steps) > limit
+    if not over.any():
+        return None
+    above = int(np.argmax(over))
+    if above == 0:
+        return float(np.exp(inside))
+    crossing = optimize.brentq(lambda x: float(function(np.array([x]))[0]) - limit, steps[above - 1], steps[above])
+    return float(np.exp(crossing))
 
 
 def _batches(count: int) -> str:

@@ -43,6 +43,10 @@ IDENTITY = [*KEY, "workload", "system_name", "accelerator", "accelerator_family"
             "devices", "division", "system_status", "scaling_factor", "duplicate_of", "result_id", "repository",
             "commit"]  # fmt: skip
 
+#: What a score is the mean of.
+_AVERAGED = ["run_time_min", "samples_to_converge", "step_throughput", "step_throughput_note", "evaluation_min",
+             "startup_min", "energy_kj"]  # fmt: skip
+
 #: Counts, of which a set may not tell some.
 _COUNTS = ["nodes", "accelerators_per_node", "devices", "global_batch"]
 
@@ -115,10 +119,11 @@ def _score(runs: pd.DataFrame, ruled: Ruled) -> dict[str, object]:
 
 def _kept(measured: pd.DataFrame, counts: "pd.Series[bool]", benchmark: Benchmark) -> pd.DataFrame:
     """The runs that a score is the mean of; none where there is no score."""
+    averaged = measured[_AVERAGED]
     if int((~counts).sum()) > benchmark.runs_may_fail or len(measured) < least_runs(benchmark):
-        return measured.iloc[:0]
+        return averaged.iloc[:0]
     times = [time if ok else None for time, ok in zip(measured["run_time_min"], counts, strict=True)]
-    return measured.iloc[olympic_kept(times, benchmark.runs_dropped)]
+    return averaged.iloc[olympic_kept(times, benchmark.runs_dropped)]
 
 
 def _mean(values: "pd.Series[float]") -> float:

@@ -5,6 +5,7 @@ import dataclasses
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,8 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def facts_csv(rows: Iterable[RunRow]) -> str:
-    return csv_text(FACT_COLUMNS, map(dataclasses.astuple, rows))
+    # attrgetter: astuple copies every value deeply, which costs a tenth of reading a round
+    return csv_text(FACT_COLUMNS, map(attrgetter(*FACT_COLUMNS), rows))
 
 
 def read_facts(path: Path) -> "pd.DataFrame":
