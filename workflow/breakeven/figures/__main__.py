@@ -24,7 +24,7 @@ from breakeven.figures import (
 )
 from breakeven.figures.kinds import KINDS, TABLES
 from breakeven.figures.labels import ENVELOPE_NOTE, SOURCES, note_of, presumed_source
-from breakeven.figures.published import Published, published
+from breakeven.figures.published import Published, has_benchmark, published
 from breakeven.figures.svg import to_svg
 from breakeven.figures.theme import theme
 from breakeven.figures.view import View, read_table, view
@@ -93,16 +93,13 @@ def main() -> None:
     parser.add_argument("--output", required=True, type=Path, help="the SVG to write")
     options = parser.parse_args()
     _require(options)
-    if absent := _absent(options):
-        write_text(options.output, absent)
-        return
     series = _view(options)
     results = _published(options, series)
     if options.kind in _OF_SERIES:
-        assert series is not None
-        svg = render(options.kind, series, options.source, results)
+        svg = render(options.kind, series, options.source, results) if series else _render_absent(options)
+    elif results is None:
+        svg = _render_absent(options)
     else:
-        assert results is not None
         study = series.study if series else f"mlperf-{results.own_round}"
         svg = render_published(options.kind, results, study)
     write_text(options.output, svg)
@@ -120,35 +117,36 @@ def _require(options: Namespace) -> None:
         raise UserError(f"--kind {options.kind} also needs {', '.join(missing)} (python -m breakeven.figures --help).")
 
 
-def _absent(options: Namespace) -> str:
-    """The figure of a published workload that has no series, where the kind is drawn from series; "" else."""
-    if options.kind not in _OF_SERIES or options.source != "mlperf":
-        return ""
-    efficiency = read_table(options.efficiency)
-    if options.workload in set(efficiency["workload"]):
-        return ""
-    study = str(efficiency["study"].iloc[0]) if len(efficiency) else "mlperf"
+def _view(options: Namespace) -> View | None:
+    """The study's series; None without its tables, and of published results that have none of the workload."""
+    if not options.points:
+        return None
+    points, efficiency, breakeven = (read_table(getattr(options, name)) for name in TABLES)
+    if options.source == "mlperf" and options.workload not in set(efficiency["workload"]):
+        return None
+    return view(options.workload, points, efficiency, breakeven)
+
+
+def _render_absent(options: Namespace) -> str:
+    """What stands in place of a figure whose published results are not at hand."""
     on = f" on {options.family}" if options.family else ""
     with theme():
         figure = layout.without_data(
             title=options.workload,
             subtitle="",
             why=f"These results hold no scored submission of {options.workload}{on}.",
-            note=note_of(options.kind, options.source),
+            note=note_of(options.kind, "mlperf"),
         )
-        return to_svg(figure, _name(study, options.workload, options.kind))
-
-
-def _view(options: Namespace) -> View | None:
-    if not options.points:
-        return None
-    return view(options.workload, *(read_table(getattr(options, name)) for name in TABLES))
+        return to_svg(figure, _name("mlperf", options.workload, options.kind))
 
 
 def _published(options: Namespace, series: View | None) -> Published | None:
     if not options.scores:
         return None
     headline = next(iter(series.headlines), None) if series else None
+    tables = [read_table(path) for path in options.scores]
+    if options.points and series is None and not any(has_benchmark(table, options.benchmark) for table in tables):
+        return None
 
     def optional(path: Path | None) -> pd.DataFrame | None:
         return read_table(path) if path else None
@@ -156,7 +154,7 @@ def _published(options: Namespace, series: View | None) -> Published | None:
     return published(
         options.workload,
         options.benchmark,
-        [read_table(path) for path in options.scores],
+        tables,
         family=options.family or (headline.device if headline else ""),
         reference=optional(options.reference),
         critical=optional(options.critical_batch),

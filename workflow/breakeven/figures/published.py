@@ -76,11 +76,19 @@ def published(
 
 def workload_name(scores: pd.DataFrame, benchmark: str) -> str:
     """The name a benchmark goes by in every round: RetinaNet's folder was ``ssd`` in some."""
-    found = scores.loc[(scores["benchmark"] == benchmark) | (scores["workload"] == benchmark), "workload"]
+    found = scores.loc[_is(scores, benchmark), "workload"]
     if found.empty:
         known = ", ".join(sorted(set(scores["workload"]))) or "none"
         raise UserError(f"No benchmark {benchmark!r} in the scores. They have: {known}.")
     return str(found.iloc[0])
+
+
+def has_benchmark(scores: pd.DataFrame, benchmark: str) -> bool:
+    return bool(_is(scores, benchmark).any())
+
+
+def _is(scores: pd.DataFrame, benchmark: str) -> "pd.Series[bool]":
+    return (scores["benchmark"] == benchmark) | (scores["workload"] == benchmark)
 
 
 def _of(table: pd.DataFrame | None, workload: str) -> pd.DataFrame:

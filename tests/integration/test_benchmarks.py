@@ -1,0 +1,22 @@
+"""The benchmark scripts run, on as little as shows it; their figures are in docs/benchmarks.md."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SUBSET = ROOT.parent / "shared" / "data" / "mlperf" / "v4.1_test_subset.tar.xz"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SUBSET.exists(), reason="the raw archive is kept outside the repository")
+def test_reading_published_results_is_measured_beside_mlcommons_tool() -> None:
+    script = ROOT / "tests" / "benchmarks" / "mlperf_ingest.py"
+    command = [sys.executable, str(script), "--v4.1", str(SUBSET), "--v5.1", str(SUBSET), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) == 5  # head, rule, the official tool, ours twice
+    assert all("v4.1" in row for row in rows[2:])
