@@ -29,7 +29,9 @@ class Drawing:
             title: {kind: self._arguments(study, workload, kind) for kind in self.kinds(study, workload)}
             for workload, title in study.workloads.items()
         }
-        return json.dumps({**study.document, "figures": figures}, indent=1, sort_keys=True) + "\n"
+        origin = self.plan.rounds[study.round].origin if study.round else ""
+        document = {**study.document, "figures": figures, "origin": origin}
+        return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
     def inputs(self, wildcards: Any) -> dict[str, str | list[str]]:
         """Every table that a figure is drawn from, by what ``python -m breakeven.figures`` calls it."""

@@ -39,6 +39,14 @@ class RoundPlan:
         """The table of anomalies that comes with the project."""
         return self.path.removesuffix("_runs.csv") + "_anomalies.csv"
 
+    @property
+    def origin(self) -> str:
+        """Where the results come from, in words for whoever reads of them."""
+        if self.source == "facts":
+            return f"{self.rules.repository} at commit {self.rules.commit[:12]}"
+        stated = f"{self.repository} at commit {self.commit[:12]}" if self.repository and self.commit else ""
+        return stated or f"the folder {Path(self.path).parent.name or '.'} of whoever ran this"
+
     def state(self) -> str:
         """What the files of a tree look like from outside: Snakemake sees a folder's own date alone."""
         return tree_state(self.path) if self.source == "files" and Path(self.path).is_dir() else ""

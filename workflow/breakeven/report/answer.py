@@ -49,18 +49,34 @@ class Answer:
 
 
 def answers(
-    view: View, points: pd.DataFrame, runs: pd.DataFrame | None = None, rounds: Sequence[Round] = ()
+    view: View,
+    points: pd.DataFrame,
+    runs: pd.DataFrame | None = None,
+    rounds: Sequence[Round] = (),
+    benchmark: str = "",
 ) -> list[Answer]:
-    """One per headline series, in the tables' order. ``runs``: of a study that was measured here; ``rounds``: of one
-    of published results."""
-    return [answer(view, curve, points, runs, rounds) for curve in view.headlines]
+    """One per headline series, in the tables' order. ``runs``: of a study that was measured here; ``rounds`` and
+    the ``benchmark``: of one of published results."""
+    return [answer(view, curve, points, runs, rounds, benchmark) for curve in view.headlines]
+
+
+def study_answers(study: Study, view: View) -> list[Answer]:
+    """The answers of one workload of a study."""
+    benchmark = study.meta.benchmarks.get(view.workload, "")
+    return answers(view, study.tables["points"], study.tables.get("runs"), study.rounds, benchmark)
 
 
 def answer(
-    view: View, curve: Curve, points: pd.DataFrame, runs: pd.DataFrame | None, rounds: Sequence[Round] = ()
+    view: View,
+    curve: Curve,
+    points: pd.DataFrame,
+    runs: pd.DataFrame | None,
+    rounds: Sequence[Round] = (),
+    benchmark: str = "",
 ) -> Answer:
     found = view.break_even(curve.series)
     threshold = found.threshold if found else None
+    known = sentences(view, curve, rounds, benchmark) if view.to_target else caveats(view.workload, points, runs)
     return Answer(
         workload=view.workload,
         series=curve.series,
@@ -70,7 +86,7 @@ def answer(
         steps=steps_part(curve),
         lost_to=lost_to(curve),
         single=compared(view, curve, runs, threshold) if runs is not None else "",
-        caveats=tuple(sentences(view, curve, rounds) if view.to_target else caveats(view.workload, points, runs)),
+        caveats=tuple(known),
     )
 
 
@@ -191,8 +207,7 @@ def plain_text(studies: Sequence[Study]) -> str:
     for study in studies:
         lines = [f"{study.title}\n{'-' * len(study.title)}"]
         for view in study.views:
-            points, runs = study.tables["points"], study.tables.get("runs")
-            lines += [_filled(a.text) for a in answers(view, points, runs, study.rounds)]
+            lines += [_filled(a.text) for a in study_answers(study, view)]
         lines += [_filled(said) for said in (study.absent, study.notice) if said]
         blocks.append("\n\n".join(lines))
     return without_forbidden("\n\n\n".join(blocks) + "\n")

@@ -18,6 +18,8 @@ class StudyMeta:
     source: str = "points"
     platform: Mapping[str, Any] = field(default_factory=dict)
     """Facts of the machine, by the name they are shown under."""
+    origin: str = ""
+    """Where published results were retrieved: a repository at a commit, a folder."""
     rounds: tuple[str, ...] = ()
     """Rounds of MLPerf Training that the study reads."""
     figures: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
@@ -41,6 +43,7 @@ def from_plan(path: Path) -> tuple[str, StudyMeta]:
         source=plan["source"],
         platform={**told, **named, **({"study file": plan["config"]} if plan.get("config") else {})},
         rounds=(settings["round"],) if plan["source"] == "mlperf" and settings.get("round") else (),
+        origin=str(plan.get("origin") or ""),
         figures=plan.get("figures") or {},
         benchmarks={title: name for name, title in (settings.get("workloads") or {}).items()}
         if plan["source"] == "mlperf"

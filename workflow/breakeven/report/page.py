@@ -13,7 +13,7 @@ from breakeven.figures import words
 from breakeven.figures.kinds import KINDS
 from breakeven.figures.view import View, without_forbidden
 from breakeven.report import platform, published, tables
-from breakeven.report.answer import Answer, answers
+from breakeven.report.answer import Answer, study_answers
 from breakeven.report.cells import Table
 from breakeven.report.inline import inline_svg
 from breakeven.report.study import Study
@@ -106,9 +106,7 @@ def _workload(study: Study, view: View) -> WorkloadPart:
     return WorkloadPart(
         title=view.workload,
         anchor=f"{slug(study.name)}-{slug(view.workload)}",
-        answers=[
-            _shown(view, a) for a in answers(view, study.tables["points"], study.tables.get("runs"), study.rounds)
-        ],
+        answers=[_shown(view, a) for a in study_answers(study, view)],
         figures=[_figure(study, view, kind) for kind in study.drawn(view.workload)],
         efficiency=tables.efficiency_tables(study.tables["efficiency"], view),
         context=tables.context_table(study.tables["efficiency"], view),

@@ -12,14 +12,14 @@ from breakeven.figures import words
 from breakeven.figures.view import Curve, View
 from breakeven.report.cells import Cell, Column, Table, known, number, significant, table, text, whole, yes
 
-#: Factors of the efficiency in the order they are told, and what each is the loss of.
+#: Factors of the efficiency in the order they are told, and what a loss or a gain by each is due to.
 _FACTORS = {
-    "efficiency_stat": "more samples needed",
-    "efficiency_step": "slower steps",
+    "efficiency_stat": "samples",
+    "efficiency_step": "step speed",
     "efficiency_overhead": "evaluation and start-up",
-    "efficiency_residual": "unexplained",
+    "efficiency_residual": "what the logs do not explain",
 }
-_UNSPLIT = {"efficiency_stat": _FACTORS["efficiency_stat"], "efficiency_sys": "less throughput per device"}
+_UNSPLIT = {"efficiency_stat": _FACTORS["efficiency_stat"], "efficiency_sys": "throughput per device"}
 #: Below this loss of log-efficiency its shares would be noise.
 _WORTH_TELLING = 0.05
 
@@ -35,24 +35,34 @@ class Round:
 
 
 def lost_to(curve: Curve) -> str:
-    """``At 1024 the loss is 69 % more samples needed, 6 % slower steps, 25 % evaluation and start-up.``
+    """``Of the loss at 1024, 74 % is due to samples (3.5 times as many), 10 % to step speed (× 0.84), ...``
 
-    Shares of ln(1/E) at the series' largest size; a factor that gains has a negative share. Empty where nothing is
-    lost.
+    Shares of ln(1/E) at the series' largest size, each with its factor; factors that gain are told apart, and the
+    shares are then of all that was lost. Empty where nothing is lost.
     """
     rows = curve.rows.dropna(subset=["efficiency"])
     if len(rows) < 2:
         return ""
     row = rows.iloc[-1]
-    loss = -math.log(float(row["efficiency"]))
-    if loss < _WORTH_TELLING:
+    if -math.log(float(row["efficiency"])) < _WORTH_TELLING:
         return ""
     factors = _FACTORS if all(known(row, name) for name in _FACTORS) else _UNSPLIT
     if not all(known(row, name) for name in factors):
         return ""
-    shares = [(-math.log(number(row, name)) / loss, what) for name, what in factors.items()]
-    told = [f"{share:.0%}".replace("%", " %") + f" {what}" for share, what in shares if abs(share) >= 0.005]
-    return f"At {row['devices']:.0f} the loss is {words.listing(told)} (shares of ln(1/E))."
+    values = {name: number(row, name) for name in factors}
+    lost = {name: -math.log(value) for name, value in values.items() if value < 1}
+    told = [
+        f"{share:.0f} % {'is due ' if not at else ''}to {factors[name]} ({_factor(name, values[name])})"
+        for at, (name, share) in enumerate((name, 100 * loss / sum(lost.values())) for name, loss in lost.items())
+        if share >= 0.5
+    ]
+    gained = [f"{factors[name]} (× {value:.2f})" for name, value in values.items() if value >= 1.005]
+    gain = f"; gained by {words.listing(gained)}" if gained else ""
+    return f"Of the loss at {row['devices']:.0f} (as ln(1/E)), {words.listing(told)}{gain}."
+
+
+def _factor(name: str, value: float) -> str:
+    return f"{words.ratio(1 / value)} times as many" if name == "efficiency_stat" else f"× {value:.2f}"
 
 
 def not_split(curve: Curve) -> list[str]:
@@ -63,18 +73,39 @@ def not_split(curve: Curve) -> list[str]:
 
 def beside_the_envelope(view: View, curve: Curve) -> str:
     """What the best submission of anybody at each size would say, and why that is not the answer."""
-    envelope = next((c for c in view.curves if not c.headline and c.name.startswith("best")), None)
-    if envelope is None or envelope.series == curve.series:
+    if curve.envelope:
+        return _only_an_envelope(curve)
+    envelope = next((c for c in view.curves if c.envelope), None)
+    if envelope is None or len(curve.sizes) < 2:
         return ""
     found = view.break_even(envelope.series)
     own = view.break_even(curve.series)
     if found is None or own is None or found.devices is None:
         return ""
-    same = "also" if found.devices == own.devices else "instead"
-    return (
-        f"The best of all submitters at each size, flattered wherever more of them submitted, would {same} say "
-        f"{words.size(found.devices)}."
-    )
+    if own.devices is not None and own.devices >= max(curve.sizes):
+        said = "not be at its break-even either" if found.devices >= own.devices else f"say {words.size(found.devices)}"
+    else:
+        said = f"{'also' if found.devices == own.devices else 'instead'} say {words.size(found.devices)}"
+    return f"The best of all submitters at each size, flattered wherever more of them submitted, would {said}."
+
+
+def _only_an_envelope(curve: Curve) -> str:
+    """Where nobody tested two sizes, the envelope is all there is."""
+    whose = [f"{row['devices']:.0f}: {row['label']}" for _, row in curve.rows.iterrows()]
+    several = "no one experiment, and flattered wherever more of them submitted" if len(whose) > 1 else ""
+    no_series = "No submitter tested two sizes here, so this is the best of all at each"
+    return f"{no_series} ({'; '.join(whose)}){f': {several}' if several else ''}."
+
+
+def left_out(scores: pd.DataFrame, benchmark: str, family: str) -> str:
+    """``Left out: Acme x1_n1 (8 devices: 4 of 5 required runs).`` Result sets that no curve is drawn through."""
+    mine = scores[(scores["benchmark"] == benchmark) | (scores["workload"] == benchmark)]
+    mine = mine[(mine["accelerator_family"] == family) & (mine["note"] != "") & (mine["duplicate_of"] == "")]
+    told = [
+        f"{row['submitter']} {row['system']} ({row['devices']:.0f} devices: {row['note']})"
+        for _, row in mine.dropna(subset=["devices"]).iterrows()
+    ]
+    return f"Left out: {'; '.join(told)}." if told else ""
 
 
 def old_logs(curve: Curve, scores: pd.DataFrame) -> str:
@@ -96,7 +127,8 @@ def modes_sentence(scores: pd.DataFrame) -> str:
         return ""
     differ = len(_differing(scores))
     unscored = int(scores["time_to_train_strict_min"].isna().sum())
-    none = f"; {unscored} of {len(scores)} have no official score" if unscored else ""
+    has = "has" if unscored == 1 else "have"
+    none = f"; {unscored} of {len(scores)} {has} no official score" if unscored else ""
     return (
         "Scores here are tolerant: a damaged line in a log is passed over. "
         "Strict scores, those of MLCommons' own tool, reject the whole log. "
@@ -175,7 +207,9 @@ def _count(value: float) -> str:
     return f"{rounded:,.0f}" if rounded == round(rounded) else f"{rounded:g}"
 
 
-def sentences(view: View, curve: Curve, published: Sequence[Round]) -> list[str]:
+def sentences(view: View, curve: Curve, published: Sequence[Round], benchmark: str = "") -> list[str]:
     """What to know of a published series before trusting its numbers."""
-    told = [beside_the_envelope(view, curve), *(old_logs(curve, found.scores) for found in published)]
+    told = [beside_the_envelope(view, curve)]
+    for found in published:
+        told += [old_logs(curve, found.scores), left_out(found.scores, benchmark, curve.device)]
     return [sentence for sentence in told if sentence]
