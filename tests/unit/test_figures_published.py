@@ -99,7 +99,7 @@ def scores(rows: Sequence[dict[str, Any]] = ROWS) -> pd.DataFrame:
 
 def reference() -> pd.DataFrame:
     rows = [
-        {"global_batch": batch, "runs": 20, "samples_mean": mean, "samples_sd": sd, "pruned": batch != 1024}
+        {"global_batch": batch, "runs": 20, "samples_mean": mean, "samples_sd": sd, "kept": batch != 1024}
         for batch, mean, sd in REFERENCE
     ]
     return pd.DataFrame([{"round": "v4.1", "benchmark": "ssd", "workload": "retinanet", **row} for row in rows])

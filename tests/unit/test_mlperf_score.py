@@ -439,7 +439,7 @@ def test_the_command_writes_three_tables(tmp_path: Path, monkeypatch: pytest.Mon
     assert fits[["of", "points"]].to_numpy().tolist() == [["reference", 7], ["submissions", 1]]
     assert fits["note"].tolist()[1] == "not identifiable: 1 batch, of 3 a fit needs"
     points = pd.read_csv(out / "reference.csv")
-    assert (len(points), points["pruned"].sum()) == (13, 7)
+    assert (len(points), points["kept"].sum()) == (13, 7)
 
 
 def test_the_command_tells_what_is_wrong_with_its_table(

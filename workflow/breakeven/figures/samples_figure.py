@@ -104,15 +104,15 @@ def _reference(axes: Axes, reference: pd.DataFrame) -> list[float]:
     low, high = reference["samples_mean"] - sd, reference["samples_mean"] + sd
     x = reference["global_batch"].to_numpy(float)
     axes.vlines(x, low.clip(lower=1).to_numpy(float), high.to_numpy(float), color=INK, linewidth=1.1, zorder=5)
-    for pruned in (True, False):
-        rows = reference[reference["pruned"] == pruned]
+    for kept in (True, False):
+        rows = reference[reference["kept"] == kept]
         axes.plot(
             rows["global_batch"].to_numpy(float),
             rows["samples_mean"].to_numpy(float),
             linestyle="none",
             marker="s",
             markersize=6,
-            markerfacecolor=INK if pruned else SURFACE,
+            markerfacecolor=INK if kept else SURFACE,
             markeredgecolor=INK,
             markeredgewidth=1.1,
             zorder=6,
@@ -175,13 +175,13 @@ def _keys(what: Published, own: pd.DataFrame, reference: pd.DataFrame, fit: "pd.
         keys.append(marks.submissions_key(f"{what.family} submission", _FOREGROUND))
     if (~mine).any():
         keys.append(marks.submissions_key("other submission" if mine.any() else "submission"))
-    for pruned, text in (
+    for kept, text in (
         (True, "reference runs, ± one standard deviation"),
         (False, "reference, not used by the checker"),
     ):
-        if len(reference) and (reference["pruned"] == pruned).any():
+        if len(reference) and (reference["kept"] == kept).any():
             square = Line2D([], [], color=INK, marker="s", markersize=6, linewidth=1.1, linestyle="none")
-            square.set(markerfacecolor=INK if pruned else SURFACE, markeredgecolor=INK)
+            square.set(markerfacecolor=INK if kept else SURFACE, markeredgecolor=INK)
             keys.append(Key(square, text))
     if _number(fit, "critical_batch") is not None:
         keys.append(Key(marks.line_sample(MUTED, 1.6), "fit; dotted beyond its batches"))

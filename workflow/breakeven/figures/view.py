@@ -133,7 +133,7 @@ def read_table(path: Path) -> pd.DataFrame:
             table[column] = table[column].fillna("").map(clean)
         elif not pd.api.types.is_numeric_dtype(table[column]):
             table[column] = table[column].map(clean, na_action="ignore")
-    for column in ("headline", "primary", "pruned"):
+    for column in ("headline", "primary", "kept"):
         if column in table:
             table[column] = table[column].astype(str).str.lower().isin(_TRUE)
     return table
@@ -204,7 +204,7 @@ _NEEDED = {
         "scores": """round benchmark workload submitter system accelerator_family devices division system_status
             global_batch scaling_factor time_to_train_min time_min_min time_max_min samples_to_converge device_hours
             duplicate_of note""",
-        "reference": "round benchmark workload global_batch runs samples_mean samples_sd pruned",
+        "reference": "round benchmark workload global_batch runs samples_mean samples_sd kept",
         "critical_batch": """round benchmark workload of points batch_min batch_max samples_min critical_batch
             critical_batch_low critical_batch_high rmse_percent note""",
     }.items()

@@ -10,7 +10,7 @@ from breakeven.mlperf.rules import Benchmark, Round, load_round
 from breakeven.schema.errors import UserError
 
 REFERENCE_COLUMNS = ["round", "benchmark", "workload", "global_batch", "runs", "samples_mean", "samples_sd",
-                     "pruned"]  # fmt: skip
+                     "kept"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def rulebook_of(runs: pd.DataFrame, extra: Path | None = None) -> Rulebook:
 
 
 def reference_table(book: Rulebook) -> pd.DataFrame:
-    """The reference points in samples, columns ``REFERENCE_COLUMNS``. ``pruned``: the official checker keeps it."""
+    """The reference points in samples, columns ``REFERENCE_COLUMNS``. ``kept``: the official checker keeps it."""
     rows = []
     for (round_name, folder), ruled in book.items():
         kept = pruned(ruled.reference)
@@ -63,7 +63,7 @@ def reference_table(book: Rulebook) -> pd.DataFrame:
                     "runs": point.runs,
                     "samples_mean": point.samples_mean,
                     "samples_sd": point.samples_sd,
-                    "pruned": point in kept,
+                    "kept": point in kept,
                 }
             )
     return pd.DataFrame(rows, columns=REFERENCE_COLUMNS)
