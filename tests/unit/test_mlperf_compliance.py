@@ -1,5 +1,6 @@
 """Our verdict on a log is MLCommons' own, whatever the log."""
 
+import dataclasses
 import json
 import random
 import tarfile
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from breakeven.mlperf.compliance import Checker
+from breakeven.mlperf.requirements import Requirement
 from breakeven.mlperf.rules import Round, load_round
 from tests.mlperf_checker import MARK, accepted_log, as_log, damaged, entry, facts_of, official_accepts
 
@@ -167,3 +170,35 @@ def test_a_verdict_of_many_reasons_is_short(v4_1: Round) -> None:
     why = verdict(b"", v4_1)
     assert why.startswith("no lines; no submission_org; no submission_platform; and ")
     assert len(why) < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("v3.0", "gpt3"), ("v3.1", "gpt3"), ("v4.0", "llama2_70b_lora"), ("v4.1", "llama2_70b_lora")]
+)
+def test_a_benchmark_without_rules_for_a_division_is_refused_there(name: str, folder: str, tmp_path: Path) -> None:
+    round = load_round(name)
+    log = [
+        {**one, "value": folder} if one["key"] == "submission_benchmark" else one
+        for one in accepted_log(round, "bert", "open")
+    ]
+    assert verdict(as_log(log), round) == f"no rules for the benchmark '{folder}' in the open division"
+    assert not official_accepts(as_log(log), round, tmp_path)
+
+
+def test_rules_that_select_themselves_end(v4_1: Round) -> None:
+    # No file can say so; see the messages of load_round.
+    bert = v4_1.benchmarks["bert"]
+    again = {"submission_benchmark": Requirement(selects="benchmark")}
+    log = {division: {**rules, **again} for division, rules in bert.log.items()}
+    endless = dataclasses.replace(v4_1, benchmarks={"bert": dataclasses.replace(bert, log=log)})
+    assert verdict(as_log(accepted_log(v4_1, "bert", "closed")), endless) == ""
+
+
+def test_of_millions_of_lines_that_have_no_order_one_reason_is_kept(v4_1: Round) -> None:
+    checker = Checker(v4_1)
+    checker.see("submission_division", "closed", {}, 0)
+    checker.see("submission_benchmark", "bert", {}, 0)
+    for number in range(1000):
+        checker.see("eval_accuracy", f"bad {number}", {"epoch_num": 1}, 0)
+    kept = [why for layer in checker._layers for why in layer.failed_for_good.values()]
+    assert kept == ["eval_accuracy 'bad 0' cannot be compared with its target"]

@@ -1,6 +1,7 @@
 """The rules of every round, and rules that anyone may add: data, and no program."""
 
 import copy
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from breakeven.mlperf.extract import extract
 from breakeven.mlperf.requirements import _WORDS, CONDITIONS
 from breakeven.mlperf.rulefiles import HERE
 from breakeven.mlperf.rules import _BENCHMARK_KEYS, _ROUND_KEYS, _SOURCE_KEYS, known_rounds, load_round
+from breakeven.mlperf.score import submissions
+from breakeven.mlperf.table import facts_csv, read_facts
 from breakeven.schema.errors import UserError
 from breakeven.schema.status import Status
 from tests.mlperf_checker import accepted_log, as_log, entry, facts_of
+from tests.mlperf_repository import SYSTEM, write_tree
 
 ROUNDS = ["v3.0", "v3.1", "v4.0", "v4.1", "v5.0", "v5.1"]
 
@@ -57,9 +62,21 @@ def test_ssd_and_retinanet_are_one_workload_and_so_are_gnn_and_rgat() -> None:
     assert old.benchmarks["ssd"].workload == new.benchmarks["retinanet"].workload == "retinanet"
     assert old.benchmarks["gnn"].workload == new.benchmarks["rgat"].workload == "rgat"
     assert old.benchmark("retinanet") is old.benchmarks["ssd"]
+    assert new.benchmark("ssd") is new.benchmarks["retinanet"]
     first = load_round("v3.0")
     assert first.benchmark("mask") is first.benchmarks["maskrcnn"]
     assert new.benchmark("bert") is None
+
+
+def test_a_benchmark_may_go_by_the_name_that_any_round_gives_it() -> None:
+    rounds = [load_round(name) for name in ROUNDS]
+    names = {(folder, one.workload) for round in rounds for folder, one in round.benchmarks.items()}
+    for round in rounds:
+        own = {one.workload: one for one in round.benchmarks.values()}
+        for name, workload in names:
+            assert round.benchmark(name) is own.get(workload), (round.name, name)
+            if workload in own:
+                assert round.scored_as(name) in (own[workload].folder, workload)
 
 
 def test_repositories_are_pinned_where_they_are_known() -> None:
@@ -138,6 +155,42 @@ def test_a_round_may_be_like_another(tmp_path: Path) -> None:
     assert facts_of(as_log(accepted_log(new, "flux1", "closed")), new).compliance == ""
 
 
+def test_the_example_of_the_readme_is_a_round_whose_benchmarks_are_scored(tmp_path: Path) -> None:
+    example = re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", (HERE / "README.md").read_text(), re.DOTALL)
+    assert [name for name, _ in example] == ["rounds/v6.0.yaml", "benchmarks/toy.yaml"]
+    extra = write_tree(tmp_path / "rules", {name: text.encode() for name, text in example})
+    round, files = load_round("v6.0", extra), {}
+    for division in ("closed", "open"):
+        files[f"Us/systems/{division}.json"] = json.dumps({**SYSTEM, "division": division}).encode()
+        for folder, benchmark in round.benchmarks.items():
+            for run in range(benchmark.runs_required):
+                log = accepted_log(round, folder, division)
+                log[-1]["time_ms"] = 3000 + (10 + run) * 60_000
+                files[f"Us/results/{division}/{folder}/result_{run}.txt"] = as_log(log)
+    (tmp_path / "runs.csv").write_text(facts_csv(extract(write_tree(tmp_path / "v6.0", files), round).rows))
+    scored = submissions(read_facts(tmp_path / "runs.csv"), extra)
+    found = scored[["system", "benchmark", "time_to_train_strict_min", "strict_note"]].to_numpy().tolist()
+    assert found == [
+        [division, folder, minutes, ""]
+        for division in ("closed", "open")
+        for folder, minutes in (("retinanet", 12.0), ("toy", 11.0))
+    ]
+
+
+@pytest.mark.parametrize(("like", "open_too"), [("v5.1", True), ("v4.1", True), ("v3.0", False)])
+def test_a_new_benchmark_is_accepted_in_the_divisions_that_it_has_rules_for(
+    like: str, open_too: bool, tmp_path: Path
+) -> None:
+    toy = WORLD_MODEL.replace("clips_seen", "epoch_num") + ("  open: {}\n" if open_too else "")
+    extra = rules(tmp_path, rounds__v9_dot_0=f"like: {like}\nbenchmarks: {{toy: toy}}\n", benchmarks__toy=toy)
+    round = load_round("v9.0", extra)
+    log = accepted_log(round, "toy", "closed")
+    assert facts_of(as_log(log), round).compliance == ""
+    log = [{**one, "value": "open"} if one["key"] == "submission_division" else one for one in log]
+    refused = "" if open_too else "no rules for the benchmark 'toy' in the open division"
+    assert facts_of(as_log(log), round).compliance == refused
+
+
 def test_ones_own_file_wins_over_ours_and_may_be_like_it(tmp_path: Path) -> None:
     extra = rules(
         tmp_path, benchmarks__bert="like: bert\nruns: {required: 4}\n", rounds__v4_dot_1="like: v4.1\ncommit: ''\n"
@@ -165,7 +218,38 @@ def test_what_differs_in_one_round_is_said_for_that_round(tmp_path: Path) -> Non
             "runs: {required: 2}",
             r"line 4: runs\.required is 2; 2 are dropped, so more are needed",
         ),
-        ("runs: {required: 3}", "", r"runs is None; expected keys with values\."),
+        ("runs: {required: 3}", "", r"runs is missing or empty; expected keys with values\."),
+        (
+            "convergence: {key: clips_seen, samples_per_unit: 4}",
+            "",
+            r"world_model\.yaml: convergence is missing or empty; expected keys with values\.",
+        ),
+        ("evaluation: stops_training", "", r"evaluation is missing or empty; expected stops_training, overlapped or"),
+        (
+            "target: {at_least: 0.9}",
+            "target: {at_mots: 3.0}",
+            r"line 12: log\.closed\.eval_accuracy\.target\.at_mots is not known; known here: .*at_most, ",
+        ),
+        (
+            "target: {at_least: 0.9}",
+            "target: {at_least: 0.9, FID: {below: 90.0}}",
+            r"target\.at_least is 0\.9; expected 'part: {word: \.\.\.}', such as FID: {at_most: 90\.0}; known words: ",
+        ),
+        (
+            "global_batch_size: {needs: exactly_one, above: 0}",
+            "submission_benchmark: {needs: exactly_one, selects: benchmark}",
+            r"line 11: log\.closed\.submission_benchmark\.selects is benchmark, which belongs in a round's log\.",
+        ),
+        (
+            "global_batch_size: {needs: exactly_one, above: 0}",
+            "submission_division: {needs: exactly_one, selects: division}",
+            r"line 11: log\.closed\.submission_division\.selects is division, .* in a round's log\.common only\.",
+        ),
+        (
+            "log:",
+            "log_variants: {adam: {opt_name: {selects: variant}}}\nlog:",
+            r"line 9: log_variants\.adam\.opt_name\.selects is variant, which belongs in a benchmark's log\.closed",
+        ),
         (
             "runs: {required: 3}",
             "runs: {needed: 3}",
@@ -215,6 +299,16 @@ def test_a_bad_rule_file_is_one_clear_message(tmp_path: Path, old: str, new: str
             "selects: division",
             "selects: team",
             r"log\.common\.submission_division\.selects is 'team'; expected one of div",
+        ),
+        (
+            "selects: division",
+            "selects: benchmark",
+            r"log\.common\.submission_division\.selects is benchmark, which belong",
+        ),
+        (
+            "selects: benchmark",
+            "selects: variant",
+            r"log\.closed\.submission_benchmark\.selects is variant, which belong",
         ),
         ("ruleset:", "commit: abc\nruleset:", r"line 3: commit is 'abc'; expected 40 hex digits"),
     ],

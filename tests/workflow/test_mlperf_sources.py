@@ -203,6 +203,10 @@ def test_a_key_of_the_command_line_is_said_to_be_one(plan: Planner) -> None:
         ({"round": "v6.9"}, r"studies/mine\.yaml, line 3: no rules of round 'v6\.9'"),
         ({"round": "4.1"}, r"studies/mine\.yaml, line 3: 'round': should be the name of a round, such as v4\.1"),
         ({"workloads": {"brt": "BERT"}}, r"mine\.yaml, line \d: workloads: unknown benchmark 'brt' of .*'bert'\?"),
+        (
+            {"workloads": {"gnn": "A", "rgat": "B"}},
+            r"mine\.yaml, line \d: workloads: 'gnn' and 'rgat' are one benchmark of round v4\.1\. Leave one out\.",
+        ),
         ({"family": "H100"}, r"mine\.yaml, line 4: family 'H100' has no result of 'bert' in round v4\.1\. Did"),
         ({"submitter": "NVIDA"}, r"mine\.yaml, line \d: submitter 'NVIDA' has no result .* Did you mean 'NVIDIA'\?"),
         ({"price_per_device_hour": 0}, r"mine\.yaml, line \d: 'price_per_device_hour': Input should be greater than 0"),
@@ -216,10 +220,23 @@ def test_a_study_of_what_is_not_there_is_refused(change: dict[str, Any], words: 
         plan({}, studies=("mine",))
 
 
-def test_a_benchmark_may_be_called_what_other_rounds_call_it(plan: Planner) -> None:
-    study = {"source": "mlperf", "title": "t", "submitter": "NVIDIA", "workloads": {"retinanet": "RetinaNet"}}
-    Path("config/studies/mine.yaml").write_text(yaml.safe_dump(study))
-    assert plan({}, studies=("mine",)).studies["mine"].benchmarks == {"retinanet": "retinanet"}
+@pytest.mark.parametrize(
+    ("round", "names", "scored"),
+    [
+        ("v4.1", ["retinanet", "rgat"], ["retinanet", "rgat"]),
+        ("v4.1", ["ssd", "gnn"], ["ssd", "gnn"]),
+        ("v5.1", ["ssd", "gnn"], ["retinanet", "rgat"]),
+    ],
+)
+def test_a_benchmark_may_be_called_what_other_rounds_call_it(
+    round: str, names: list[str], scored: list[str], plan: Planner, folder: Path
+) -> None:
+    workloads = dict(zip(names, ["One", "Other"], strict=True))
+    Path("config/studies/mine.yaml").write_text(
+        yaml.safe_dump({"source": "mlperf", "title": "t", "round": round, "workloads": workloads}, sort_keys=False)
+    )
+    study = plan({"source": str(folder)}, studies=("mine",)).studies["mine"]
+    assert list(study.benchmarks.values()) == list(study.document["settings"]["workloads"]) == scored
 
 
 def test_rules_are_inputs_as_code_is_and_facts_are_not() -> None:

@@ -204,11 +204,19 @@ def refuse_unknown_workloads(study: MlperfStudy, found: RoundPlan, file: YamlFil
     """A typing error is found before anything runs: in a benchmark always, in a family or submitter where the facts
     that come with the project say what there is. Of other sources it shows when their results have been read."""
     rules = found.rules
+    named: dict[str, str] = {}
     for name in study.workloads:
-        if rules.benchmark(name) is None:
+        benchmark = rules.benchmark(name)
+        if benchmark is None:
             raise UserError(
                 f"{file.where(['workloads', name])}: workloads: unknown benchmark '{name}' of round {rules.name}. "
                 f"{closest(name, rules.benchmarks)}"
+            )
+        other = named.setdefault(benchmark.folder, name)
+        if other != name:
+            raise UserError(
+                f"{file.where(['workloads', name])}: workloads: '{other}' and '{name}' are one benchmark of round "
+                f"{rules.name}. Leave one out."
             )
     if found.source != "facts":
         return
@@ -259,7 +267,10 @@ def _expand(entry: str, name: str, rounds: Rounds, folder: Path) -> StudyPlan:
         titles = [workload_title(study.workload)]
     elif isinstance(study, MlperfStudy):
         assert file is not None  # only a table of timings is a study without a file
-        refuse_unknown_workloads(study, rounds.named(study.round, file.where(["round"])), file)
+        found_round = rounds.named(study.round, file.where(["round"]))
+        refuse_unknown_workloads(study, found_round, file)
+        scored = {found_round.rules.scored_as(name): title for name, title in study.workloads.items()}
+        study = study.model_copy(update={"workloads": scored})
         titles = list(study.workloads.values())
     else:
         if not Path(study.table).is_file():

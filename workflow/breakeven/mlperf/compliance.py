@@ -36,6 +36,7 @@ class Checker:
         self._unreadable = 0
         self._division = ""
         self._benchmark: Benchmark | None = None
+        self._chosen: set[Selects] = set()
         self._layers = [_Layer(round.log_common)]
         self._anything = False
 
@@ -68,9 +69,13 @@ class Checker:
             self._waiting = None
 
     def _select(self, selection: Selects, value: Any) -> None:
+        if selection in self._chosen:
+            return  # a layer that selects another of its own kind would do so without end
+        self._chosen.add(selection)
         rules = self._selected(selection, value)
         if rules is None:
-            self._fatal.append(f"no rules for the {selection} {value!r:.40}")
+            within = f" in the {self._division} division" if selection == "benchmark" and self._benchmark else ""
+            self._fatal.append(f"no rules for the {selection} {value!r:.40}{within}")
             return
         layer = _Layer(rules, self._division)
         self._layers.append(layer)
@@ -102,7 +107,7 @@ class Checker:
         for at, layer in enumerate(self._layers):
             later = [rules for other in self._layers[at + 1 :] for rules in other.rules]
             reasons += [why for key, why in layer.failed.items() if key not in later]
-            reasons += layer.failed_for_good
+            reasons += layer.failed_for_good.values()
         # One thing wrong is often wrong in two layers.
         reasons = list(dict.fromkeys(reasons))
         more = [f"and {len(reasons) - MAX_REASONS} more"] if len(reasons) > MAX_REASONS else []
@@ -134,7 +139,8 @@ class _Layer:
     division: str = ""
     failed: dict[str, str] = field(default_factory=dict)
     """Key → why; forgotten where a later layer has rules for the key."""
-    failed_for_good: list[str] = field(default_factory=list)
+    failed_for_good: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Key and what is wrong with it → why, of the first such line: a log may hold millions."""
     reported: dict[str, _Reported] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     first_ms: dict[str, float] = field(default_factory=dict)
@@ -223,7 +229,7 @@ class _Layer:
             )
         except _UNCOMPARABLE:
             # The checker itself breaks off here, and a log without a verdict does not count.
-            self.failed_for_good.append(f"{key} {value!r:.40} cannot be compared with its target")
+            self._fail_for_good(key, "value", f"{key} {value!r:.40} cannot be compared with its target")
             return False
 
     def _gather(self, key: str, value: Any, metadata: Any) -> None:
@@ -235,7 +241,10 @@ class _Layer:
                         by = metadata[gathers.by]
                         lines.setdefault(by, {gathers.by: by})[metadata["metric"]] = value
                 except _UNCOMPARABLE:
-                    self.failed_for_good.append(f"{key} with metadata {metadata!r:.40}")
+                    self._fail_for_good(key, "metadata", f"{key} with metadata {metadata!r:.40}")
+
+    def _fail_for_good(self, key: str, what: str, why: str) -> None:
+        self.failed_for_good.setdefault((key, what), why)
 
     def finish(self) -> None:
         """What only the whole log can show."""
@@ -255,9 +264,9 @@ class _Layer:
             few = f"only {reported.count} of {rule.at_least}" if reported.count else "no"
             self.failed[key] = f"{few} {key}"
         if rule.or_key and not reported.count and not self._count(rule.or_key):
-            self.failed_for_good.append(f"neither {' nor '.join(sorted((key, rule.or_key)))}")
+            self._fail_for_good(key, "alternatives", f"neither {' nor '.join(sorted((key, rule.or_key)))}")
         if rule.target and reported.count and not reported.met_target:
-            self.failed_for_good.append(f"{key} never {_described(rule.target)}")
+            self._fail_for_good(key, "target", f"{key} never {_described(rule.target)}")
 
     def _count(self, key: str) -> int:
         return self.reported[key].count if key in self.reported else 0

@@ -79,7 +79,8 @@ class Requirement:
     target: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     """What must hold of the value of at least one line, by entry of the value ("" the value itself)."""
     selects: Selects = ""
-    """The value names what else applies: the division, its rules for a benchmark, or a variant of that benchmark."""
+    """The value names what else applies: the division, its rules for a benchmark, or a variant of that benchmark. The
+    first such line of a layer does; one that names what has no rules fails."""
     remember: tuple[float, float] | Literal["", "value"] = ""
     """What later conditions can use under this key: the value, or (steps, at batch) scaled to the log's batch."""
     gathers: Gathers | None = None
@@ -88,20 +89,38 @@ class Requirement:
 Requirements = Mapping[str, Requirement]
 
 
-def parse_requirements(raw: Any, *place: str) -> dict[str, Requirement]:
-    """Key → requirement, from a mapping of a rule file."""
-    return {key: _requirement(rule, *place, key) for key, rule in as_mapping(raw, *place).items()}
+#: Where a key may select what else applies: each layer of rules selects the next one, and none of those before.
+_SELECTS_IN = {
+    "division": "in a round's log.common",
+    "benchmark": "in a round's log.closed and log.open",
+    "variant": "in a benchmark's log.closed and log.open",
+}
+
+
+def parse_requirements(raw: Any, *place: str, selects: Selects = "") -> dict[str, Requirement]:
+    """Key → requirement, from a mapping of a rule file. ``selects``: what its keys may select."""
+    rules = {key: _requirement(rule, *place, key) for key, rule in as_mapping(raw, *place).items()}
+    for key, rule in rules.items():
+        if rule.selects not in ("", selects):
+            where = _SELECTS_IN[rule.selects]
+            raise RuleProblem(f"is {rule.selects}, which belongs {where} only.", *place, key, "selects")
+    return rules
+
+
+def found(raw: Any) -> str:
+    """What stands in a file where something else should, as a message begins to say it."""
+    return "is missing or empty" if raw is None else f"is {raw!r:.60}"
 
 
 def as_mapping(raw: Any, *place: str) -> dict[str, Any]:
     if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):
-        raise RuleProblem(f"is {raw!r:.60}; expected keys with values.", *place)
+        raise RuleProblem(f"{found(raw)}; expected keys with values.", *place)
     return raw
 
 
 def as_text(raw: Any, *place: str) -> str:
     if not isinstance(raw, str) or not raw:
-        raise RuleProblem(f"is {raw!r:.60}; expected text.", *place)
+        raise RuleProblem(f"{found(raw)}; expected text.", *place)
     return raw
 
 
@@ -113,13 +132,13 @@ def as_texts(raw: Any, *place: str) -> tuple[str, ...]:
 def as_number(raw: Any, *place: str) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         hint = " (YAML reads 2e-5 as text; write 2.0e-05)" if isinstance(raw, str) else ""
-        raise RuleProblem(f"is {raw!r:.60}; expected a number{hint}.", *place)
+        raise RuleProblem(f"{found(raw)}; expected a number{hint}.", *place)
     return raw
 
 
 def as_count(raw: Any, *place: str, least: int = 0) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or raw < least:
-        raise RuleProblem(f"is {raw!r:.60}; expected a whole number, {least} or more.", *place)
+        raise RuleProblem(f"{found(raw)}; expected a whole number, {least} or more.", *place)
     return raw
 
 
@@ -140,9 +159,6 @@ def _requirement(raw: Any, *place: str) -> Requirement:
     raw = as_mapping(raw, *place)
     only(raw, (*_WORDS, *CONDITIONS), *place)
     needs = _needs(raw["needs"], *place, "needs") if "needs" in raw else {}
-    at = (*place, "target")
-    target = as_mapping(raw.get("target", {}), *at)
-    by_part = {"": target} if target and all(key in CONDITIONS for key in target) else target
     return Requirement(
         **needs,
         after=as_texts(raw.get("after", []), *place, "after"),
@@ -156,10 +172,7 @@ def _requirement(raw: Any, *place: str) -> Requirement:
             for key, then in as_mapping(raw.get("where_metadata", {}), *place, "where_metadata").items()
         },
         conditions=parse_conditions({key: value for key, value in raw.items() if key in CONDITIONS}, *place),
-        target={
-            part: parse_conditions(as_mapping(bounds, *at, *filter(None, [part])), *at, *filter(None, [part]))
-            for part, bounds in by_part.items()
-        },
+        target=_target(as_mapping(raw.get("target", {}), *place, "target"), *place, "target"),
         selects=_one_of(raw.get("selects", ""), ("", "division", "benchmark", "variant"), *place, "selects"),
         remember=_remember(raw.get("remember", ""), *place, "remember"),
         gathers=_gathers(raw["gathers"], *place, "gathers") if "gathers" in raw else None,
@@ -184,6 +197,21 @@ def _needs(raw: Any, *place: str) -> dict[str, Any]:
     raise RuleProblem(
         f"is {raw!r:.60}; expected exactly_one, at_least_one, {{at_least: N}} or {{at_least_one_or: KEY}}.", *place
     )
+
+
+def _target(raw: dict[str, Any], *place: str) -> dict[str, tuple[Condition, ...]]:
+    if raw and not any(isinstance(bounds, dict) for key, bounds in raw.items() if key not in CONDITIONS):
+        return {"": parse_conditions(raw, *place)}
+    return parse_parts(raw, *place)
+
+
+def parse_parts(raw: dict[str, Any], *place: str) -> dict[str, tuple[Condition, ...]]:
+    """Part of a value → what must hold of it."""
+    for part, bounds in raw.items():
+        if not isinstance(bounds, dict):
+            right = f"'part: {{word: ...}}', such as FID: {{at_most: 90.0}}; known words: {', '.join(CONDITIONS)}"
+            raise RuleProblem(f"{found(bounds)}; expected {right}.", *place, part)
+    return {part: parse_conditions(as_mapping(bounds, *place, part), *place, part) for part, bounds in raw.items()}
 
 
 def _minutes(raw: Any, *place: str) -> MinutesSinceFirst:

@@ -14,13 +14,15 @@ from breakeven.mlperf.requirements import (
     Condition,
     Requirements,
     RuleProblem,
+    Selects,
     as_count,
     as_mapping,
     as_number,
     as_text,
     as_texts,
+    found,
     only,
-    parse_conditions,
+    parse_parts,
     parse_requirements,
 )
 from breakeven.mlperf.rulefiles import merged, read_in, read_rules, refuse, rule_files
@@ -81,7 +83,7 @@ class Benchmark:
     unit: str
     """What one sample is."""
     aliases: tuple[str, ...]
-    """Other names of the folder."""
+    """Other names of the folder, those in other rounds among them."""
     runs_required: int
     runs_dropped: int
     """So many of the fastest and as many of the slowest do not count."""
@@ -128,6 +130,11 @@ class Round:
         named = self.benchmarks.get(folder)
         others = (one for one in self.benchmarks.values() if folder == one.workload or folder in one.aliases)
         return named or next(others, None)
+
+    def scored_as(self, name: str) -> str:
+        """A name that tables of runs and scores know a benchmark of the round by: they have its folder and workload."""
+        benchmark = self.benchmark(name)
+        return name if benchmark is None or name == benchmark.folder else benchmark.workload
 
 
 def known_rounds(extra: Path | None = None) -> list[str]:
@@ -177,8 +184,8 @@ _ROUND_KEYS = ("title", "ruleset", "repository", "commit", "logs_since", "benchm
 
 def _round(raw: dict[str, Any], name: str, benchmarks: dict[str, Benchmark]) -> Round:
     log = as_mapping(raw.get("log", {}), "log")
-    common = parse_requirements(log.get("common", {}), "log", "common")
-    divisions = {key: parse_requirements(part, "log", key) for key, part in log.items() if key != "common"}
+    common = parse_requirements(log.get("common", {}), "log", "common", selects="division")
+    divisions = _sections({key: part for key, part in log.items() if key != "common"}, "log", selects="benchmark")
     of_benchmarks = [rules for one in benchmarks.values() for rules in (*one.log.values(), *one.log_variants.values())]
     every = [part for rules in (common, *divisions.values(), *of_benchmarks) for part in rules.items()]
     return Round(
@@ -221,7 +228,7 @@ def _benchmark(path: Path, folder: str, round_name: str, extra: Path | None) -> 
         only(runs, ("required", "dropped", "may_fail"), "runs")
         evaluation = rules.get("evaluation")
         if evaluation not in ("stops_training", "overlapped", "untimed"):
-            raise RuleProblem(f"is {evaluation!r}; expected stops_training, overlapped or untimed.", "evaluation")
+            raise RuleProblem(f"{found(evaluation)}; expected stops_training, overlapped or untimed.", "evaluation")
         required = as_count(runs.get("required"), "runs", "required")
         dropped = as_count(runs.get("dropped", 1), "runs", "dropped")
         if required <= 2 * dropped:
@@ -239,15 +246,15 @@ def _benchmark(path: Path, folder: str, round_name: str, extra: Path | None) -> 
             throughput=_throughput(rules.get("throughput", [])),
             evaluation=evaluation,
             comparable_rounds=as_texts(rules.get("comparable_rounds", []), "comparable_rounds"),
-            log=_sections(rules.get("log", {}), "log"),
+            log=_sections(rules.get("log", {}), "log", selects="variant"),
             log_variants=_sections(rules.get("log_variants", {}), "log_variants"),
         )
 
     return read_in(path, read)
 
 
-def _sections(raw: Any, place: str) -> dict[str, Requirements]:
-    return {key: parse_requirements(part, place, key) for key, part in as_mapping(raw, place).items()}
+def _sections(raw: Any, place: str, selects: Selects = "") -> dict[str, Requirements]:
+    return {key: parse_requirements(part, place, key, selects=selects) for key, part in as_mapping(raw, place).items()}
 
 
 def _convergence(raw: Any) -> Convergence:
@@ -265,12 +272,7 @@ def _convergence(raw: Any) -> Convergence:
         key=as_text(raw.get("key"), "convergence", "key"),
         samples_per_unit=None if per_unit == "global_batch" else _factor(per_unit, "convergence", "samples_per_unit"),
         reading=reading,
-        target={
-            metric: parse_conditions(
-                as_mapping(bounds, "convergence", "target", metric), "convergence", "target", metric
-            )
-            for metric, bounds in target.items()
-        },
+        target=parse_parts(target, "convergence", "target"),
     )
 
 
@@ -332,5 +334,5 @@ def _flag(raw: Any, *place: str) -> bool:
 
 def _matching(raw: Any, pattern: str, right: str, *place: str) -> str:
     if not isinstance(raw, str) or not re.fullmatch(pattern, raw):
-        raise RuleProblem(f"is {raw!r:.80}; expected {right} (in quotes).", *place)
+        raise RuleProblem(f"{found(raw)}; expected {right} (in quotes).", *place)
     return raw
