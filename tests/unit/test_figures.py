@@ -44,6 +44,13 @@ def test_device_ticks_are_the_tested_sizes_as_plain_numbers(tmp_path: Path) -> N
     assert "H100-SXM devices" in shown
 
 
+def test_speed_ups_start_on_the_ideal_line_and_efficiencies_at_one(tmp_path: Path) -> None:
+    what = view_of(published(), tmp_path)
+    against = "batch chosen per size · against 4 H100-SXM; other series "
+    assert f"{against}start on the ideal line of this reference" in texts(render("time", what))
+    assert f"{against}each against its own smallest size" in texts(render("efficiency", what))
+
+
 def test_the_break_even_is_named_with_its_interval_and_crossing(tmp_path: Path) -> None:
     shown = texts(render("efficiency", view_of(published(), tmp_path)))
     assert "break-even 64 (48 to 64), crosses 0.70 near 28" in shown
@@ -211,7 +218,16 @@ def test_short_names_leave_out_what_stands_beside_them(tmp_path: Path) -> None:
 def test_ticks() -> None:
     assert log_ticks(0.1, 10) == pytest.approx([0.1, 0.2, 0.5, 1, 2, 5, 10])
     assert doublings(0.9, 9) == [1, 2, 4, 8]
+    assert log_ticks(5.16, 5.31) == [5.2, 5.25, 5.3]
     assert labelled_sizes([4, 48, 64, 3472], 2.0, 3, 5000) == [4, 64, 3472]
+
+
+@given(st.floats(1e-3, 1e6), st.floats(1.001, 1e3), st.integers(5, 11))
+def test_an_axis_has_two_ticks_at_least_and_they_lie_on_it(low: float, reach: float, at_most: int) -> None:
+    ticks = log_ticks(low, low * reach, at_most)
+    assert len(ticks) >= 2
+    assert len({words.tick(t) for t in ticks}) >= 2
+    assert all(low * (1 - 1e-6) <= t <= low * reach * (1 + 1e-6) for t in ticks)
 
 
 @given(st.lists(st.integers(1, 20_000), min_size=1, max_size=12), st.floats(1, 8))

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
-from breakeven.figures.__main__ import render, render_published
+from breakeven.figures.__main__ import OF_SCORES, OF_SERIES, render, render_published
 from breakeven.figures.kinds import KINDS, kinds
-from breakeven.figures.labels import caption_of
+from breakeven.figures.labels import ENVELOPE_NOTE, caption_of, note_of
 from breakeven.figures.losses import UNSPLIT, bars
 from breakeven.figures.published import (
     Published,
@@ -26,6 +29,7 @@ from breakeven.figures.published import (
     round_order,
     spreads,
 )
+from breakeven.figures.theme import theme
 from breakeven.figures.view import View, read_table, view
 from breakeven.schema.errors import UserError
 from tests.study_tables import Tables
@@ -131,6 +135,11 @@ def results(*tables: pd.DataFrame, **others: Any) -> Published:
 
 def texts(svg: str) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def texts_of_axis(svg: str) -> list[str]:
+    """The numbers that stand alone."""
+    return [text for text in texts(svg) if re.fullmatch(r"[\d.,]+", text)]
 
 
 def said(kind: str, what: Published) -> str:
@@ -260,6 +269,27 @@ def test_a_gain_too_small_to_see_leaves_the_efficiency_over_the_stack(tmp_path: 
     assert "efficiency: losses less gains" not in texts(render("decomposition", own_series(small, tmp_path)))
 
 
+def test_the_legend_lists_the_parts_that_some_bar_has(tmp_path: Path) -> None:
+    no_step = [factors_of(1, 1, 1, 1), factors_of(0.9, 1, 0.8, 1), factors_of(0.46, 1, 0.9, 0.9999)]
+    shown = texts(render("decomposition", own_series(no_step, tmp_path)))
+    assert {"more samples needed", "evaluation and start-up"} <= set(shown)
+    assert not {"slower steps", "unexplained", "throughput (not split)"} & set(shown)
+
+
+@pytest.mark.parametrize("kind", ["efficiency", "decomposition"])
+def test_a_single_size_says_that_there_is_nothing_to_compare(kind: str, tmp_path: Path) -> None:
+    tables = Tables("mlperf-v4.1")
+    tables.add(
+        "RetinaNet", "RetinaNet, A H100-SXM", [(8, 35.7, "A: n1")], scaling="free", device="H100-SXM", unit_s=60.0
+    )
+    tables.efficiency[0].update(factors_of(1, 1, 1, 1))
+    tables.write(tmp_path)
+    frames = [read_table(tmp_path / "tables" / f"{n}.csv") for n in ("points", "efficiency", "breakeven")]
+    shown = texts(render(kind, view("RetinaNet", *frames), "mlperf", results()))
+    assert "Only one size has a time: nothing to compare." in shown
+    assert "MLPerf Training v4.1, closed division" in " ".join(shown)
+
+
 def test_reasons_that_several_sizes_share_are_told_once(tmp_path: Path) -> None:
     base = "NVIDIA: n1, 8 x H100-SXM: no step rate"
     lacking = [factors_of(1, None, None, None, note=note) for note in (base, f"NVIDIA: n8: none; {base}", base)]
@@ -329,6 +359,12 @@ def test_the_front_is_named_with_its_devices(tmp_path: Path) -> None:
     assert "no size tested between" in shown
 
 
+def test_the_front_is_of_its_family_alone() -> None:
+    shown = texts(render_published("pareto", results(), "mlperf-v4.1"))
+    assert "front: no H100-SXM submission beats it in both" in shown
+    assert not [text for text in shown if "nobody" in text]
+
+
 def test_a_family_without_a_score_still_gives_a_figure() -> None:
     text = said("pareto", results(family="TPU-v5p"))
     assert "No submission on TPU-v5p has a score. Accelerators that have: B200-SXM, H100-SXM and H200-SXM." in text
@@ -342,6 +378,18 @@ def test_submitters_of_one_accelerator_are_told_apart() -> None:
     assert {"NVIDIA", "Dell, 8xH100-SXM", "Dell, 8x-POWER", "repeats another's runs"} <= set(shown)
 
 
+@pytest.mark.parametrize("shortest", [0.119, 5.394, 35.7, 9_999.0, 123_456.0])
+def test_times_that_hardly_differ_still_have_numbers_on_their_axis(shortest: float) -> None:
+    alike = [score("A", 8, shortest), score("B", 8, shortest * 1.005)]
+    for row in alike:
+        row.update(time_min_min=row["time_to_train_min"], time_max_min=row["time_to_train_min"])
+    labels = [
+        float(text.replace(",", "")) for text in texts_of_axis(render_published("vendors", results(scores(alike)), "x"))
+    ]
+    assert len(set(labels)) >= 2
+    assert all(shortest * 0.9 < value < shortest * 2 for value in labels)
+
+
 def test_another_size_than_eight_is_in_the_title() -> None:
     large = results(scores([score("A", 64, 5.0), score("B", 64, 6.0)]))
     assert "RetinaNet: 64 devices, by accelerator and submitter" in said("vendors", large)
@@ -351,9 +399,31 @@ def test_rounds_name_times_accelerators_and_devices() -> None:
     shown = texts(render_published("rounds", results(scores(), scores(NEXT_ROUND)), "mlperf-v4.1"))
     assert {"22.5 min", "B200-SXM (preview)", "2528 × H100-SXM", "512 × GB200", "v4.1", "v5.1"} <= set(shown)
     assert (
-        "from v4.1 to v5.1: 22.5 to 21.5 min with 8 devices (1.0 times as fast), "
+        "from v4.1 to v5.1: 22.5 to 21.5 min with 8 devices (4.6 % less time), "
         "0.778 to 1.39 min with any number (1.8 times as slow)" in shown
     )
+
+
+@pytest.mark.parametrize(
+    ("minutes", "change"),
+    [
+        (22.513, "no faster"),
+        (22.51, "no faster"),  # 0.01 %
+        (22.4, "0.50 % less time"),
+        (24.0, "6.6 % more time"),
+        (11.0, "2.0 times as fast"),
+        (40.0, "1.8 times as slow"),
+    ],
+)
+def test_a_small_change_between_rounds_is_a_percentage(minutes: float, change: str) -> None:
+    later = scores([score("NVIDIA", 8, minutes, "B200-SXM", round="v5.1")])
+    assert f"with 8 devices ({change})" in said("rounds", results(scores(), later))
+
+
+def test_the_footer_names_rounds_in_their_order_and_others_name_their_own() -> None:
+    both = results(scores(NEXT_ROUND), scores())  # of v5.1, compared with the round before
+    assert "MLPerf Training v4.1 and v5.1, closed division" in said("rounds", both)
+    assert "MLPerf Training v5.1, closed division" in said("vendors", both)
 
 
 def test_one_round_is_not_enough() -> None:
@@ -379,6 +449,42 @@ def test_one_lone_submission_is_drawn_too(kind: str) -> None:
     lone = scores([score("A", 1, 5.0, "CPU")])
     what = published("Tiny", "ssd", [lone, scores(NEXT_ROUND)], family="CPU")
     assert "Tiny" in said(kind, what)
+
+
+TRADEMARK = "The MLPerf name and logo are registered and unregistered trademarks of MLCommons Association."
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_published_figure_names_suite_version_division_and_trademark(kind: str, tmp_path: Path) -> None:
+    what = results(scores(), scores(NEXT_ROUND))
+    series = kind in ("time", "efficiency", "decomposition")
+    text = " ".join(texts(render(kind, own_series(SPLIT, tmp_path), "mlperf", what))) if series else said(kind, what)
+    named = "v4.1 and v5.1" if kind == "rounds" else "v4.1"
+    assert f"Results from MLCommons, MLPerf Training {named}, closed division. " in text
+    assert TRADEMARK in text
+    assert note_of(kind, "mlperf").endswith(TRADEMARK)
+
+
+def figure_of(kind: str, folder: Path) -> Figure:
+    what = results(scores(), scores(NEXT_ROUND))
+    note = note_of(kind, "mlperf", ["v4.1"])
+    if kind in OF_SERIES:
+        return OF_SERIES[kind](own_series(SPLIT, folder), f"{ENVELOPE_NOTE}\n{note}", what)
+    return OF_SCORES[kind](what, note)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_legend_and_notes_keep_clear_of_everything(kind: str, tmp_path: Path) -> None:
+    with theme():
+        figure = figure_of(kind, tmp_path)
+        figure.canvas.draw()
+        panels = [axes.get_tightbbox() for axes in figure.axes]
+        legend = [one.get_window_extent() for one in figure.legends]
+        lines = [text.get_window_extent() for text in figure.texts]
+        width, height = figure.canvas.get_width_height()
+    stacked = [*lines[:2], Bbox.union([box for box in panels if box]), *legend, *lines[2:]]  # from the top down
+    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(stacked))
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in stacked)
 
 
 def test_submissions_stand_behind_the_times_of_a_series(tmp_path: Path) -> None:
@@ -431,6 +537,18 @@ def test_command_line_draws_from_tables_and_names_what_is_missing(tmp_path: Path
     drawn = figure("--kind=samples", *tables, *given, critical_batch, f"--output={output}")
     assert drawn.returncode == 0, drawn.stderr
     assert 'id="mlperf-v4-1-retinanet-samples-figure_1"' in output.read_text()
+
+
+def test_what_stands_in_place_of_absent_results_names_their_round_too(tmp_path: Path) -> None:
+    own_series(SPLIT, tmp_path)
+    scores([score("A", 8, 5.0, benchmark="bert", workload="bert")]).to_csv(tmp_path / "scores.csv", index=False)
+    tables = [f"--{name}={tmp_path}/tables/{name}.csv" for name in ("points", "efficiency", "breakeven")]
+    absent = ["--kind=time", "--workload=GPT", "--source=mlperf", "--benchmark=gpt", f"--scores={tmp_path}/scores.csv"]
+    drawn = figure(*tables, *absent, f"--output={tmp_path}/time.svg")
+    assert drawn.returncode == 0, drawn.stderr
+    shown = " ".join(texts((tmp_path / "time.svg").read_text()))
+    assert "These results hold no scored submission of GPT." in shown
+    assert "MLPerf Training v4.1, closed division" in shown
 
 
 @pytest.mark.parametrize(

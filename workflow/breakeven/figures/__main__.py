@@ -24,7 +24,7 @@ from breakeven.figures import (
 )
 from breakeven.figures.kinds import KINDS, TABLES
 from breakeven.figures.labels import ENVELOPE_NOTE, SOURCES, note_of, presumed_source
-from breakeven.figures.published import Published, has_benchmark, published
+from breakeven.figures.published import Published, has_benchmark, published, round_order
 from breakeven.figures.svg import to_svg
 from breakeven.figures.theme import theme
 from breakeven.figures.view import View, read_table, view
@@ -33,12 +33,12 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.files import write_text
 from breakeven.schema.spec import slug
 
-_OF_SERIES: dict[str, Callable[[View, str, Published | None], Figure]] = {
+OF_SERIES: dict[str, Callable[[View, str, Published | None], Figure]] = {
     "time": time_figure.draw,
     "efficiency": efficiency_figure.draw,
     "decomposition": decomposition_figure.draw,
 }
-_OF_SCORES: dict[str, Callable[[Published, str], Figure]] = {
+OF_SCORES: dict[str, Callable[[Published, str], Figure]] = {
     "samples": samples_figure.draw,
     "pareto": pareto_figure.draw,
     "vendors": vendors_figure.draw,
@@ -51,18 +51,18 @@ def render(kind: str, what: View, source: str | None = None, results: Published 
 
     ``results``: the published submissions to show behind the series, where the kind shows them.
     """
-    note = note_of(kind, source or presumed_source(what.study))
+    note = note_of(kind, source or presumed_source(what.study), (results.own_round,) if results else ())
     if any(c.envelope for c in (what.headlines if kind == "decomposition" else what.curves)):
         note = f"{ENVELOPE_NOTE}\n{note}"
     with theme():
-        return to_svg(_OF_SERIES[kind](what, note, results), _name(what.study, what.workload, kind))
+        return to_svg(OF_SERIES[kind](what, note, results), _name(what.study, what.workload, kind))
 
 
 def render_published(kind: str, what: Published, study: str) -> str:
     """The SVG of a figure of published results; the same tables give the same text."""
-    rounds = what.rounds if kind == "rounds" else (what.own_round,)
+    rounds = sorted(what.rounds, key=round_order) if kind == "rounds" else (what.own_round,)
     with theme():
-        return to_svg(_OF_SCORES[kind](what, note_of(kind, "mlperf", rounds)), _name(study, what.workload, kind))
+        return to_svg(OF_SCORES[kind](what, note_of(kind, "mlperf", rounds)), _name(study, what.workload, kind))
 
 
 def _name(study: str, workload: str, kind: str) -> str:
@@ -95,7 +95,7 @@ def main() -> None:
     _require(options)
     series = _view(options)
     results = _published(options, series)
-    if options.kind in _OF_SERIES:
+    if options.kind in OF_SERIES:
         svg = render(options.kind, series, options.source, results) if series else _render_absent(options)
     elif results is None:
         svg = _render_absent(options)
@@ -130,12 +130,13 @@ def _view(options: Namespace) -> View | None:
 def _render_absent(options: Namespace) -> str:
     """What stands in place of a figure whose published results are not at hand."""
     on = f" on {options.family}" if options.family else ""
+    rounds = list(read_table(options.scores[0])["round"].unique()) if options.scores else []
     with theme():
         figure = layout.without_data(
             title=options.workload,
             subtitle="",
             why=f"These results hold no scored submission of {options.workload}{on}.",
-            note=note_of(options.kind, "mlperf"),
+            note=note_of(options.kind, "mlperf", rounds),
         )
         return to_svg(figure, _name("mlperf", options.workload, options.kind))
 

@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from breakeven.figures import layout, marks, words
-from breakeven.figures.labels import reference
+from breakeven.figures.labels import ONE_SIZE, reference
 from breakeven.figures.layout import Key
 from breakeven.figures.losses import FACTORS, UNSPLIT, UNSPLIT_WORDS, Bar, bars
 from breakeven.figures.published import Published
@@ -18,9 +18,12 @@ from breakeven.figures.view import View
 _COLORS = dict(zip(FACTORS, (PALETTE[0], PALETTE[1], PALETTE[4], CONTEXT), strict=True)) | {UNSPLIT: PALETTE[1]}
 _INK_ON = {PALETTE[4]: INK, CONTEXT: INK}
 _TICKS = (1.5, 1.25, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
+_HEIGHT_IN = 3.7
 _WIDTH, _LABEL_IN, _TICK_GAP_IN = 0.62, 0.155, 0.19
 #: Losses below this are rounding: no bar is drawn for them.
 _NOTHING = 1e-4
+#: A part that is nowhere this high can hardly be seen: the legend leaves it out.
+_SEEN_IN = 0.01
 #: Gains larger than this set the efficiency visibly off from the end of the stack.
 _GAIN = 0.025
 
@@ -32,9 +35,12 @@ def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
     if curve is None or not found:
         why = "Nothing to take apart: the samples that the target took are not known at any size of a headline series."
         return layout.without_data(title=title, subtitle=reference(view), why=why, note=note)
+    if all(bar.reference for bar in found):
+        why = ONE_SIZE if len(curve.rows) < 2 else "Nothing to take apart: the samples are known at the reference only."
+        return layout.without_data(title=title, subtitle=reference(view), why=why, note=note)
     page = layout.page(
         width=8.4,
-        panel_height=3.7,
+        panel_height=_HEIGHT_IN,
         rows=1,
         columns=1,
         right=0.72,
@@ -45,7 +51,7 @@ def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
         note="\n".join(line for line in (_unsplit(found), note) if line),
     )
     axes = page.axes[0][0]
-    inches = _scale(axes, found, page.panel_in[1])
+    inches = _scale(axes, found)
     axes.axhline(0, color=INK, linewidth=0.9, zorder=4)
     for at, bar in enumerate(found):
         _stack(axes, at, bar, inches)
@@ -62,18 +68,23 @@ def _size(bar: Bar) -> str:
     return f"{bar.devices}\nbatch {bar.batch:,.0f}" if bar.batch else str(bar.devices)
 
 
-def _scale(axes: Axes, found: list[Bar], height_in: float) -> float:
-    """Efficiency on the left, its logarithm on the right; returns the inches that a loss of one takes."""
+def _limits(found: list[Bar]) -> tuple[float, float]:
+    """Losses at the panel's foot and at its head."""
     low = min(_gains(bar) for bar in found)
     high = max(bar.loss - _gains(bar) for bar in found)
     room = max(high - low, 0.2)
-    low, high = low - (0.08 if low < -_GAIN else 0.03) * room, high + 0.13 * room
+    return low - (0.08 if low < -_GAIN else 0.03) * room, high + 0.13 * room
+
+
+def _scale(axes: Axes, found: list[Bar]) -> float:
+    """Efficiency on the left, its logarithm on the right; returns the inches that a loss of one takes."""
+    low, high = _limits(found)
     axes.set_ylim(low, high)
-    inches = height_in / (high - low)
+    inches = _HEIGHT_IN / (high - low)
     axes.yaxis.set_major_locator(FixedLocator([-math.log(e) for e in _efficiencies(low, high, inches)]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{math.exp(-loss):.3g}"))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylabel("efficiency left (log scale, downwards)")
+    axes.set_ylabel("efficiency left (log scale, less upwards)")
     other = axes.twinx()
     other.set_ylim(low, high)
     other.grid(False)
@@ -155,7 +166,9 @@ def _factor(axes: Axes, x: float, y: float, factor: float, column: str) -> None:
 
 
 def _keys(found: list[Bar]) -> list[Key]:
-    used = {column for bar in found for column in bar.factors}
+    low, high = _limits(found)
+    least = _SEEN_IN / _HEIGHT_IN * (high - low)
+    used = {column for bar in found for column, loss in bar.losses.items() if abs(loss) >= max(least, _NOTHING)}
     keys = [Key(Patch(facecolor=_COLORS[c], edgecolor=SURFACE), text) for c, text in FACTORS.items() if c in used]
     if UNSPLIT in used:
         patch = Patch(facecolor=SURFACE, edgecolor=_COLORS[UNSPLIT], hatch="////", linewidth=0.8)

@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from breakeven.figures import layout, marks, words
-from breakeven.figures.labels import reference, scaling_title
+from breakeven.figures.labels import ONE_SIZE, reference, scaling_title
 from breakeven.figures.published import Published
 from breakeven.figures.theme import MUTED, SURFACE, Style, styles
 from breakeven.figures.view import BreakEven, Curve, View
@@ -14,7 +14,10 @@ _BEND_POINTS = 25
 
 
 def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
+    title = f"{view.workload}: efficiency"
     look = styles(view.curves)
+    if why := _nothing(view, look):
+        return layout.without_data(title=title, subtitle=reference(view), why=why, note=note)
     facets = view.scalings
     stack = max((len(_marked(view, s)) for s in facets), default=0)
     title_pt = _LINE_PT + 4 if len(facets) > 1 else 0.0
@@ -25,7 +28,7 @@ def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
         columns=len(facets),
         right=0.82,
         above=(title_pt + stack * _LINE_PT + 10) / 72,
-        title=f"{view.workload}: efficiency",
+        title=title,
         subtitle=reference(view),
         keys=marks.keys(view.curves, look),
         note=note,
@@ -52,6 +55,14 @@ def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
             marks.panel_title(axes, scaling_title(scaling), lift=6 + len(_marked(view, scaling)) * _LINE_PT)
         marks.failures(axes, curves, look)
     return page.figure
+
+
+def _nothing(view: View, look: dict[str, Style]) -> str:
+    """Why there is neither a curve nor a failure to draw; "" where there is."""
+    if any(len(c.rows) > 1 or (c.failures and look[c.series].strong) for c in view.curves):
+        return ""
+    sizes = {n for c in view.curves for n in c.sizes}
+    return ONE_SIZE if len(sizes) == 1 else "No series has a time at more than one size: nothing to compare."
 
 
 def _marked(view: View, scaling: str) -> list[tuple[Curve, BreakEven]]:

@@ -47,8 +47,8 @@ KINDS = {
     ),
     "pareto": Kind(
         ("scores", "benchmark", "family"),
-        "Device-hours against time to train of every submission: what stands on the staircase, no submission beats in "
-        "both.",
+        "Device-hours against time to train of every submission: what stands on the staircase, no submission of the "
+        "same accelerator beats in both.",
         "Device-hours and the front",
     ),
     "vendors": Kind(

@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def page(
     and marks; ``note``: lines at the foot, each broken where it is too long."""
     per_row = _columns(keys, width - 0.3)
     legend_height = math.ceil(len(keys) / per_row) * _LEGEND_ROW + 0.12 if keys else 0.0
-    note_lines = [line for one in note.split("\n") for line in textwrap.wrap(one, int((width - 0.4) / 0.058))]
+    note_lines = [line for one in note.split("\n") for line in even_lines(one, int((width - 0.4) / 0.058))]
     note_height = len(note_lines) * _NOTE_ROW + 0.06 if note_lines else 0.0
     row_height = above + panel_height + _XLABEL
     height = _TITLE + rows * row_height + legend_height + note_height
@@ -84,6 +85,17 @@ def page(
     return Page(figure, axes, (panel_width, panel_height))
 
 
+def even_lines(text: str, most: int) -> list[str]:
+    """Broken into as few lines of ``most`` characters as it takes, none of them much shorter than another."""
+    lines = textwrap.wrap(text, most)
+    narrowest = next((n for n in range(-(-len(text) // max(len(lines), 1)), most) if _fits(text, n, len(lines))), most)
+    return textwrap.wrap(text, narrowest)
+
+
+def _fits(text: str, width: int, lines: int) -> bool:
+    return width > 0 and len(textwrap.wrap(text, width)) <= lines
+
+
 def without_data(*, title: str, subtitle: str, why: str, note: str) -> Figure:
     """Where there is nothing to draw, a figure that says why: a gap in published results must not end a whole build."""
     found = page(
@@ -105,5 +117,13 @@ def without_data(*, title: str, subtitle: str, why: str, note: str) -> Figure:
 
 
 def _columns(keys: Sequence[Key], width: float) -> int:
-    longest = max((len(k.label) for k in keys), default=1)
-    return max(1, min(len(keys), int(width / (longest * _LABEL_CHAR_IN + _LEGEND_KEY_IN))))
+    """As many as fit, each as wide as its longest label."""
+    return next((n for n in range(len(keys), 1, -1) if _legend_in(keys, n) <= width), 1)
+
+
+def _legend_in(keys: Sequence[Key], columns: int) -> float:
+    """Matplotlib fills columns from the top down, the first ones with one key more where they do not come out even."""
+    rows, longer = divmod(len(keys), columns)
+    starts = [n * rows + min(n, longer) for n in range(columns + 1)]
+    longest = [max(len(key.label) for key in keys[start:end]) for start, end in pairwise(starts)]
+    return sum(longest) * _LABEL_CHAR_IN + columns * _LEGEND_KEY_IN

@@ -1,4 +1,4 @@
-"""Device-hours against time to train of every submission, and the front that nobody beats in both."""
+"""Device-hours against time to train of every submission, and the front that none of its accelerator beats in both."""
 
 from itertools import pairwise
 
@@ -178,7 +178,7 @@ def _keys(what: Published, others: pd.DataFrame, beyond: int) -> list[Key]:
     keys.append(marks.submissions_key(f"{what.family} submission", _SERIES))
     if len(others) or beyond:
         keys.append(marks.submissions_key(f"other accelerators{f' ({beyond} beyond the axes)' if beyond else ''}"))
-    keys.append(Key(marks.line_sample(_FRONT, 1.5), f"front of {what.family}: nobody beats it in both"))
+    keys.append(Key(marks.line_sample(_FRONT, 1.5), f"front: no {what.family} submission beats it in both"))
     keys.append(Key(marks.line_sample(RULE, 0.9), "one number of devices, named at the end"))
     if what.headline is not None and any(marks.between(a, b) != "solid" for a, b in pairwise(what.headline.sizes)):
         keys.append(marks.gap_key())

@@ -8,11 +8,13 @@ from matplotlib.lines import Line2D
 
 from breakeven.figures import layout, marks, words
 from breakeven.figures.layout import Key
-from breakeven.figures.published import Best, Published, best_by_round, compared_size
+from breakeven.figures.published import Best, Published, best_by_round, compared_size, round_order
 from breakeven.figures.theme import PALETTE, SURFACE, Style
 from breakeven.schema.errors import UserError
 
 _LABEL_IN = 0.5
+#: From this factor on a change is told as one; below this percentage it is none.
+_FACTOR, _SAME_PERCENT = 1.5, 0.05
 _AT_SIZE = Style(PALETTE[0], "o", 2.4, 7.0, 5, True)
 _OVERALL = Style(PALETTE[1], "s", 2.4, 6.5, 4, True)
 
@@ -26,8 +28,9 @@ def draw(what: Published, note: str = "") -> Figure:
             "Give --scores the tables of rounds that may be compared."
         )
     if len(overall) < 2:
+        rounds = sorted(what.rounds, key=round_order)
         has = words.listing([b.round for b in overall]) or "none"
-        why = f"Nothing to compare: of {words.listing(what.rounds)}, rounds with a scored submission: {has}."
+        why = f"Nothing to compare: of {words.listing(rounds)}, rounds with a scored submission: {has}."
         return layout.without_data(title=title, subtitle="", why=why, note=note)
     devices = _size(what)
     at_size = best_by_round(what.scores, devices)
@@ -73,12 +76,18 @@ def _sentence(at_size: Sequence[Best], overall: Sequence[Best], devices: int) ->
         if len(found) > 1:
             first, last = found[0], found[-1]
             times = f"{words.significant(first.time_min)} to {words.significant(last.time_min)} min"
-            told.append(f"{times} {what} ({_change(first.time_min / last.time_min)})")
+            told.append(f"{times} {what} ({_change(first.time_min, last.time_min)})")
     return f"from {overall[0].round} to {overall[-1].round}: {', '.join(told)}"
 
 
-def _change(faster: float) -> str:
-    return f"{words.ratio(faster)} times as fast" if faster >= 1 else f"{words.ratio(1 / faster)} times as slow"
+def _change(first_min: float, last_min: float) -> str:
+    """A factor where it is large, else the percentage."""
+    faster, percent = first_min / last_min, abs(last_min / first_min - 1) * 100
+    if max(faster, 1 / faster) >= _FACTOR:
+        return f"{words.ratio(faster)} times as fast" if faster > 1 else f"{words.ratio(1 / faster)} times as slow"
+    if percent < _SAME_PERCENT:
+        return "no faster"
+    return f"{words.significant(percent, 2)} % {'less' if faster > 1 else 'more'} time"
 
 
 def _with_room(times: list[float], height_in: float) -> list[float]:

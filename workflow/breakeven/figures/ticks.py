@@ -9,7 +9,10 @@ _DIGIT_IN, _GAP_IN = 0.085, 0.07
 
 
 def log_ticks(low: float, high: float, at_most: int = 7) -> list[float]:
-    """The finest of the usual 1-2-5 like series that puts no more than ``at_most`` ticks between the limits."""
+    """The finest of the usual 1-2-5 like series that puts no more than ``at_most`` ticks between the limits.
+
+    Limits too close for three of them get equal steps instead, so that there are always two ticks or more.
+    """
     best: list[float] = []
     for steps in _STEPS:
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -17,7 +20,20 @@ def log_ticks(low: float, high: float, at_most: int = 7) -> list[float]:
         ticks = [t for t in ticks if low <= t * (1 + 1e-9) and t <= high * (1 + 1e-9)]
         if not best or len(ticks) <= at_most:
             best = ticks
-    return best
+    return best if len(best) > 2 else even_ticks(low, high, at_most)
+
+
+def even_ticks(low: float, high: float, at_most: int = 7) -> list[float]:
+    """Multiples of the finest 1, 2 or 5 times a power of ten that puts no more than ``at_most`` between the limits."""
+    found: list[float] = []
+    coarsest = math.floor(math.log10(high - low))
+    for power, step in ((p, s) for p in (coarsest, coarsest - 1) for s in (5, 2, 1)):
+        width = step * 10.0**power
+        first, last = math.ceil(low / width - 1e-9), math.floor(high / width + 1e-9)
+        if found and last - first >= at_most:
+            break
+        found = [round(k * width, 9 - power) for k in range(first, last + 1)]
+    return found
 
 
 def doublings(low: float, high: float, at_most: int = 9) -> list[float]:

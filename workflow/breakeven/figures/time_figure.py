@@ -29,7 +29,7 @@ def draw(view: View, note: str = "", results: Published | None = None) -> Figure
         right=0.2,
         above=0.3,
         title=f"{view.workload}: time and speed-up",
-        subtitle=reference(view),
+        subtitle=reference(view, on_one_line=True),
         keys=keys,
         note=note,
     )

@@ -14,6 +14,8 @@ from breakeven.figures.ticks import log_ticks
 
 #: Inches of a submission's line, of a family's heading, and the air under a family.
 _LINE_IN, _HEADING_IN, _AIR_IN = 0.165, 0.24, 0.13
+#: Left of the fastest run, as a factor.
+_LEAST_AIR, _MOST_AIR = 1.005, 1.05
 _NAME_CHARS = 38
 _NAME_CHAR_IN, _NAME_GAP_IN = 0.067, 0.12
 
@@ -63,7 +65,8 @@ def _sentence(found: list[Spread]) -> str:
 
 def _axes(axes: Axes, found: list[Spread], width_in: float, height: float) -> None:
     every = [line for s in found for line in s.lines]
-    low = min(line.fastest_run_min for line in every) / 1.05
+    fastest, slowest = min(line.fastest_run_min for line in every), max(line.slowest_run_min for line in every)
+    low = fastest / min(max((slowest / fastest) ** 0.25, _LEAST_AIR), _MOST_AIR)
     # every name must end inside of the panel, and it starts where its runs end
     spans = [(math.log(line.slowest_run_min / low), width_in - _name_in(line.name)) for line in every]
     high = low * math.exp(max(span * width_in / room for span, room in spans) * 1.01)
