@@ -73,7 +73,9 @@ def _marked(view: View, scaling: str) -> list[tuple[Curve, BreakEven]]:
 
 def _top(view: View) -> float:
     highest: list[float] = [
-        v for c in view.curves for v in [*c.rows["efficiency"], *c.rows["efficiency_high"].dropna()]
+        v
+        for c in view.curves
+        for v in [*c.rows["efficiency"], *c.rows["efficiency_high"].dropna(), *c.repeats["efficiency"].dropna()]
     ]
     return max([1.1, *(1.06 * v for v in highest)])
 
