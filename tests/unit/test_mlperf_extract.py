@@ -140,6 +140,9 @@ def test_energy_is_the_mean_power_for_the_runs_time(tmp_path: Path) -> None:
         (b'{"scaling_factor": NaN}', "scaling_factor is 'nan'"),
         (b'{"scaling_factor": 1e999}', "scaling_factor is 'inf'"),
         (b'{"scaling_factor": true}', "scaling_factor is 'True'"),
+        (b'{"scaling_factor": 10.5}', "scaling_factor is '10.5'; expected a number above 0, 10 at the most"),
+        (b'{"scaling_factor": 1' + b"0" * 400 + b"}", "scaling_factor is '1000"),
+        (b'{"scaling_factor": ' + b"[" * 900 + b"]" * 900 + b"}", "scaling_factor is "),
         (b"[" * 100_000, "not valid JSON"),
         (b" " * (1 << 20) + b"{}", "longer than 1048576 bytes"),
         (random.Random(4).randbytes(1000), "not valid JSON"),
@@ -164,6 +167,75 @@ def test_the_same_runs_of_another_submitter_are_a_duplicate(tmp_path: Path) -> N
     assert anomalies(files, tmp_path, "duplicate_submission") == [
         ("duplicate_submission", folder, 10, "the runs of A/box_1")
     ]
+
+
+def duplicates(files: dict[str, bytes], root: Path) -> tuple[dict[str, str], set[tuple[str, str]]]:
+    """Submitter → duplicate_of, and what is listed."""
+    listed = {(file.partition("/")[0], detail) for _, file, _, detail in anomalies(files, root, "duplicate_submission")}
+    return {row.submitter: row.duplicate_of for row in rows(files, root)}, listed
+
+
+def test_a_set_that_is_not_in_the_table_is_nobodys_original(tmp_path: Path) -> None:
+    files = repository(submitter="A") | repository(submitter="B") | repository(submitter="C")
+    del files["A/systems/box_1.json"]
+    assert duplicates(files, tmp_path) == ({"B": "", "C": "B/box_1"}, {("C", "the runs of B/box_1")})
+
+
+@pytest.mark.parametrize(
+    "otherwise", [{"division": "open"}, {"division": ""}, {"accelerator_model_name": "NVIDIA A100-SXM4-80GB"}]
+)
+def test_a_copy_that_says_it_is_something_else_takes_nobodys_place(tmp_path: Path, otherwise: dict[str, Any]) -> None:
+    files = repository(submitter="A", **otherwise) | repository(submitter="B") | repository(submitter="C")
+    marked, listed = duplicates(files, tmp_path)
+    assert marked == {"A": "", "B": "", "C": "B/box_1"}
+    other = ("B", "the runs of A/box_1") if "division" not in otherwise else ("A", "the runs of B/box_1")
+    assert listed == {other, ("C", "the runs of B/box_1")}
+
+
+def test_a_second_folder_of_one_benchmark_is_listed_and_not_pooled(tmp_path: Path) -> None:
+    files = repository()
+    for folder, minutes in (("ssd", 20), ("retinanet", 10)):
+        files |= {f"Someone/results/box_1/{folder}/result_{n}.txt": log(T0 + n, minutes) for n in range(5)}
+    found = [row for row in rows(files, tmp_path) if row.workload == "retinanet"]
+    assert {row.source.rpartition("/")[0] for row in found if row.status != "not_measured"} <= {
+        "Someone/results/box_1/ssd"
+    }
+    assert {row.result_id for row in found} == {"v4.1/Someone/box_1/ssd"}
+    assert anomalies(files, tmp_path, "second_folder") == [
+        ("second_folder", "Someone/results/box_1/retinanet", 5, "the results of Someone/results/box_1/ssd hold")
+    ]
+
+
+def test_systems_whose_names_are_written_alike_are_not_pooled(tmp_path: Path) -> None:
+    files = repository()
+    for name in ("box\n1", "box\\n1"):
+        files |= {path.replace("box_1", name): content for path, content in repository(start_ms=T0 + 1).items()}
+    found = [row for row in rows(files, tmp_path) if row.system == "box\\n1"]
+    assert [row.run for row in found] == list(range(10))
+    assert [count for _, _, count, _ in anomalies(files, tmp_path, "second_folder")] == [10]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"{", "not valid JSON"), (b" " * (1 << 20) + b"{}", "longer than 1048576 bytes"), (None, "is a folder")],
+)
+def test_a_source_whose_only_description_is_broken_says_so(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    files = repository() | {"Someone/systems/box_1.json": content or b""}
+    if content is None:
+        files["Someone/systems/box_1.json/x"] = files.pop("Someone/systems/box_1.json")
+    with pytest.raises(
+        UserError, match=rf"no description of a system can be read\.\nSomeone/systems/box_1\.json: {reason}"
+    ):
+        rows(files, tmp_path)
+
+
+def test_energy_that_is_no_number_is_none(tmp_path: Path) -> None:
+    lines = [("conversion_eff", 0, 9e11), ("power_measurement_start", 0, None), ("power_reading", 1e290, 9e11)]
+    node = "".join(mllog(key, at, value) for key, at, value in lines).encode()
+    files = repository() | {f"{FOLDER}/power/result_0/node_0.txt": node}
+    assert rows(files, tmp_path)[0].energy_kj is None
+    said = {detail for _, file, _, detail in anomalies(files, tmp_path, "bad_power") if file.endswith("result_0")}
+    assert said == {"no finite energy over the run's time"}
 
 
 def test_sets_without_times_are_not_each_others_duplicates(tmp_path: Path) -> None:
@@ -553,3 +625,33 @@ def test_main_is_what_the_command_runs(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.argv", ["extract", str(tree), "--round", "v4.1", *tables, "--processes", "1"])
     main()
     assert (tmp_path / "r.csv").read_text() == facts_csv(extract(tree, ROUND).rows)
+
+
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    source = write_tree(tmp_path / "tree", repository(runs=1))
+    monkeypatch.chdir(tmp_path)
+    tables = ["--runs", "runs.csv", "--anomalies", "anomalies.csv"]
+    monkeypatch.setattr("sys.argv", ["extract", str(source), "--round", "v4.1", *tables, "--processes", "1", *more])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--runs", "tree"], "tree: cannot be written (is a folder)"),
+        (["--anomalies", "runs.csv"], "runs.csv: is to be the table of runs and of anomalies"),
+        (["--anomalies", "tree/../runs.csv"], "is to be the table of runs and of anomalies"),
+        (["--repository", "\udcff"], "argument --repository: '\\udcff'; expected characters"),
+    ],
+)
+def test_tables_that_cannot_be_written_are_a_message(
+    more: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert words in refused(tmp_path, monkeypatch, capsys, *more)

@@ -1,14 +1,16 @@
 """Cloning a round: one commit's results and systems from a repository made here, whole or not at all."""
 
+import fcntl
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from breakeven.mlperf.fetch import MARKER, check_commit, check_repository, fetch
+from breakeven.mlperf.fetch import LOCK, MARKER, check_commit, check_repository, fetch
 from breakeven.schema.errors import UserError
 
 UNKNOWN = "0123456789abcdef0123456789abcdef01234567"
@@ -112,9 +114,70 @@ def test_another_commit_takes_the_place_of_the_one_before(published: Published, 
 
 def test_what_a_killed_clone_left_is_cleared_away(published: Published, tmp_path: Path) -> None:
     folder = tmp_path / "results"
-    (folder / ".repository.killed" / "tree").mkdir(parents=True)
+    left = folder / ".repository.breakeven-clone.killed"
+    (left / "tree").mkdir(parents=True)
+    (left / LOCK).touch()
     fetch(published.url, published.older, folder / "repository")
     assert [path.name for path in folder.iterdir()] == ["repository"]
+
+
+def test_nothing_of_anybody_elses_is_cleared_away(published: Published, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    mine = [".repository.notes", ".repository.breakeven-clone.mine", ".a.b", ".a.breakeven-clone.b"]
+    for name in mine:
+        (folder / name / "precious").mkdir(parents=True)
+    (folder / ".a.breakeven-clone.b" / LOCK).touch()
+    for name in ("repository", "*", "?"):
+        fetch(published.url, published.older, folder / name)
+    assert {path.name for path in folder.iterdir()} == {*mine, "repository", "*", "?"}
+
+
+def test_a_clone_that_is_under_way_is_left_alone(published: Published, tmp_path: Path) -> None:
+    work = tmp_path / ".repository.breakeven-clone.other"
+    work.mkdir()
+    with (work / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fetch(published.url, published.older, tmp_path / "repository")
+    assert (work / LOCK).exists()
+
+
+def test_two_at_the_same_time_both_end_and_one_clone_is_there(published: Published, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "breakeven.mlperf.fetch", "--repository", published.url, "--output", "clone"]
+    both = [
+        subprocess.Popen([*command, "--commit", published.older], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [each.communicate(timeout=60)[1] for each in both]
+    assert 0 in [each.returncode for each in both]
+    assert not [words for words in said if "Traceback" in words]
+    assert LOG in files(tmp_path / "clone")
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.parametrize("output", ["file", "file/below", "/proc/breakeven", "x" * 300, "a\0b"])
+def test_a_folder_that_cannot_be_made_is_a_message(output: str, published: Published, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match=r"cannot be made \(|is there and is no clone of ours"):
+        fetch(published.url, published.older, tmp_path / output)
+    assert (tmp_path / "file").read_text() == "mine"
+    assert left_over(tmp_path) == []
+
+
+def test_behind_a_link_the_clone_is_made_and_the_link_stays(published: Published, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("folder")
+    fetch(published.url, published.older, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "folder" / LOG).is_file()
+
+
+def test_a_repository_with_a_folder_of_the_markers_name(published: Published, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / MARKER / "results" / "s").mkdir(parents=True)
+    (work / MARKER / "results" / "s" / "x").touch()
+    newest = commit(work, "third")
+    with pytest.raises(UserError, match=r"holds 'breakeven\.json'"):
+        fetch(str(work), newest, tmp_path / "clone")
+    assert not (tmp_path / "clone").exists()
 
 
 def test_files_are_byte_for_byte_what_was_submitted(tmp_path: Path) -> None:
@@ -137,9 +200,12 @@ def test_a_folder_that_is_not_ours_is_left_alone(published: Published, tmp_path:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years")
-    with pytest.raises(UserError, match="is no clone of ours"):
-        fetch(published.url, published.older, mine)
-    assert files(mine) == {"thesis.tex"}
+    for content in (None, "{}", "[]", "[" * 100_000, '{"repository": "x"}'):
+        if content is not None:
+            (mine / MARKER).write_text(content)
+        with pytest.raises(UserError, match="is no clone of ours"):
+            fetch(published.url, published.older, mine)
+    assert files(mine) == {"thesis.tex", MARKER}
 
 
 def test_a_commit_that_is_not_there_is_refused_and_nothing_is_left(published: Published, tmp_path: Path) -> None:
@@ -158,6 +224,11 @@ def test_the_name_of_something_else_than_a_commit_is_refused(published: Publishe
 def test_a_repository_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.git: there is no repository that may be read"):
         fetch((tmp_path / "none.git").as_uri(), UNKNOWN, tmp_path / "clone")
+
+
+def test_a_repository_with_a_name_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no repository"):
+        fetch("x" * 400, UNKNOWN, tmp_path / "clone")
 
 
 def test_a_host_that_is_not_there_is_refused(tmp_path: Path) -> None:

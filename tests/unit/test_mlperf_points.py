@@ -112,6 +112,7 @@ def test_left_out_are_repeated_sets_short_sets_and_the_open_division(tmp_path: P
         result_set("B", 8, duplicate_of="A/A_8", run_time_min=1.0),
         result_set("C", 8, runs=9, run_time_min=1.0),
         result_set("D", 8, division="open", run_time_min=1.0),
+        result_set("F", 8, division="", run_time_min=1.0),
         result_set("E", 8, accelerator_family="H200-SXM", run_time_min=1.0),
     )
     points = mlperf_points(table, "s", LLAMA)

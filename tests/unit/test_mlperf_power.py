@@ -60,6 +60,9 @@ def test_a_switch_logs_one_estimate() -> None:
             [mllog("power_measurement_start", T0), mllog("power_reading", T0 + 1, float("nan"))],
             "power_reading is 'nan'",
         ),
+        ([mllog("power_measurement_start", T0), mllog("power_reading", T0 + 1, 10**400)], "power_reading is '1000"),
+        ([mllog("power_measurement_start", T0), mllog("power_reading", T0 + 1, -1e12)], "not a number of a sane size"),
+        ([mllog("power_measurement_start", 0), mllog("power_reading", 1e300, 1e11)], "too large"),
     ],
 )
 def test_a_log_that_gives_no_energy_says_why(log: list[str], message: str) -> None:

@@ -238,6 +238,100 @@ def test_headers_that_claim_the_impossible(tmp_path: Path) -> None:
             contents(archive)
 
 
+def header(kind: bytes, size: int, name: str = "a") -> bytearray:
+    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)  # type: ignore[attr-defined]
+    block[156:157] = kind
+    return block
+
+
+def summed(block: bytearray) -> bytes:
+    block[148:156] = b"%06o\0 " % (256 + sum(block[:148]) + sum(block[156:]))
+    return bytes(block)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_thousand_headers_of_headers(tmp_path: Path, kind: bytes) -> None:
+    content = {tarfile.XHDTYPE: b"9 path=a\n", tarfile.GNUTYPE_LONGNAME: b"a\0"}[kind]
+    archive = tmp_path / "chain.tar"
+    archive.write_bytes((summed(header(kind, len(content))) + content.ljust(512, b"\0")) * 1000 + bytes(1024))
+    with pytest.raises(UserError, match="cannot be read as an archive"):
+        contents(archive)
+
+
+def test_a_header_longer_than_any_name_is_not_read(tmp_path: Path) -> None:
+    archive = tmp_path / "digits.tar"
+    first = summed(header(tarfile.REGTYPE, 0))
+    archive.write_bytes(first + summed(header(tarfile.XHDTYPE, 102_400)) + b"1" * 102_400 + bytes(1024))
+    with pytest.raises(UserError, match="a header claims 102400 bytes"):
+        contents(archive)
+
+
+PAX_SPARSE = {
+    "0.0": {"GNU.sparse.size": "9", "GNU.sparse.numblocks": "1", "GNU.sparse.offset": "0", "GNU.sparse.numbytes": "4"},
+    "0.1": {"GNU.sparse.size": "9", "GNU.sparse.map": "0,4," * 9 + "x"},
+    "1.0": {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "4"},
+}
+
+
+@pytest.mark.parametrize("version", PAX_SPARSE)
+def test_sparse_files_are_listed_and_not_read(tmp_path: Path, version: str) -> None:
+    files = repository()
+    archive = write_tar(tmp_path / "archive.tar", files)
+    with tarfile.open(archive, "a", format=tarfile.PAX_FORMAT) as appended:
+        member = tarfile.TarInfo("Someone/results/box_1/llama2_70b_lora/result_99.txt")
+        member.size, member.pax_headers = 4, PAX_SPARSE[version]
+        appended.addfile(member, io.BytesIO(b"evil"))
+    found, [odd] = contents(archive)
+    assert (found, odd.kind, odd.detail) == (files, "unsafe_path", "a sparse file")
+
+
+def test_an_old_sparse_file_with_a_map_of_any_length(tmp_path: Path) -> None:
+    files = repository()
+    log = "Someone/results/box_1/llama2_70b_lora/result_99.txt"
+    sparse = header(tarfile.GNUTYPE_SPARSE, 4, log)
+    sparse[482] = 1
+    more, last = bytearray(512), bytes(512)
+    more[504] = 1
+    member = summed(sparse) + bytes(more) * 50 + last + b"evil".ljust(512, b"\0")
+    archive = write_tar(tmp_path / "archive.tar", files)
+    archive.write_bytes(member + archive.read_bytes())
+    found, [odd] = contents(archive)
+    assert (found, odd.kind, odd.detail) == (files, "unsafe_path", "a sparse file")
+
+
+def test_a_file_larger_than_all_logs_is_listed_and_not_read(tmp_path: Path) -> None:
+    files, size = repository(), 16 << 30
+    archive = write_tar(tmp_path / "archive.tar", files)
+    whole = archive.read_bytes()
+    with archive.open("wb") as file:  # a hole, which costs no space
+        file.write(summed(header(tarfile.REGTYPE, size, "Someone/results/box_1/llama2_70b_lora/result_99.txt")))
+        file.seek(size, os.SEEK_CUR)
+        file.write(whole)
+    found, [odd] = contents(archive)
+    assert (found, odd.kind, odd.detail) == (files, "unsafe_path", f"a file of {size} bytes")
+
+
+@pytest.mark.parametrize("is_archive", [False, True])
+def test_links_that_lead_to_one_folder_again_and_again_are_followed_a_number_of_times(
+    tmp_path: Path, is_archive: bool
+) -> None:
+    tree = write_tree(tmp_path / "tree", repository())
+    for name in [*(f"l{n}" for n in range(40)), "results", "systems", "llama2_70b_lora"]:
+        (tree / name).symlink_to(".")
+    (tree / "result_0.txt").touch()
+    path = tree
+    if is_archive:
+        path = tmp_path / "archive.tar"
+        with tarfile.open(path, "w") as archive:
+            archive.add(tree, ".")
+    found, odd = contents(path)
+    assert set(repository()) <= set(found)
+    assert len(found) < 200
+    [told] = [it.detail for it in odd if it.kind == "link_not_followed" and "64 links" in it.detail]
+    assert told == "64 links before it lead to the same folder; neither are more of them"
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"not a tar archive", b"PK\3\4" + bytes(600), random.Random(2).randbytes(5000)]
 )

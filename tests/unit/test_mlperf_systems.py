@@ -130,6 +130,17 @@ def test_text_that_is_missing_or_no_text() -> None:
     assert [kind for kind, _ in problems] == ["bad_system_description"] * 4
 
 
+def test_a_division_that_is_not_said_is_not_the_closed_one() -> None:
+    system, problems = described(division=" ")
+    assert system.division == ""
+    assert problems == [("bad_system_description", "division is missing or empty; expected text")]
+
+
+def test_a_value_that_python_cannot_write_out_is_a_problem_like_any_other() -> None:
+    _, problems = described(division=json.loads("[" * 900 + "]" * 900))
+    assert [kind for kind, _ in problems] == ["bad_system_description"]
+
+
 def test_text_is_one_line() -> None:
     assert described(system_name="a\nb\x00\u202e")[0].name == "a\\nb\\x00\\u202e"
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,19 @@ def test_a_folder_may_be_relative_and_named_on_the_command_line(folder: Path, sn
     )
     assert jobs(answer)["extract_results"] == 1
     first = next(command for command in commands(answer) if "extract" in command)
-    assert first.startswith("python -m breakeven.mlperf.extract '../my results/v4.1' --round v4.1 ")
+    assert first.startswith("python -m breakeven.mlperf.extract --round v4.1 ")
+    assert " -- '../my results/v4.1' " in first
+
+
+def test_a_folder_whose_name_begins_as_an_option_does(folder: Path, project: Path, snakemake: Snakemake) -> None:
+    for name in ("-x", "-r"):
+        shutil.copytree(folder, project / name)
+    (project / "-r" / "rounds").mkdir()
+    (project / "my.yaml").write_text("mlperf: {rounds: [v4.1], source: '-x', rules: '-r'}\n")
+    answer = snakemake("-n", "-p", "mlperf", "--quiet", "host", "--configfile", "my.yaml")
+    first = next(command for command in commands(answer) if "extract" in command)
+    assert " --rules=-r " in first
+    assert " -- -x/v4.1 " in first
 
 
 def test_a_clone_is_planned_with_the_commit_that_the_rules_pin_or_another(snakemake: Snakemake) -> None:
@@ -118,7 +131,7 @@ def test_a_round_is_added_by_data_alone(folder: Path, plan: Planner) -> None:
     of = {"rounds": ["v9.0"], "source": str(folder), "rules": str(folder / "rules")}
     found = plan(of)
     assert found.rounds["v9.0"].path == str(folder / "v9.0")
-    assert found.rules_arguments() == ["--rules", str(folder / "rules")]
+    assert found.rules_arguments() == [f"--rules={folder / 'rules'}"]
     assert found.rule_files() == [str(rules)]
 
 
@@ -156,6 +169,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         r"my\.yaml, line 2: mlperf\.source: nowhere: no such folder.*'facts' and 'repository' are sources",
     ),
     "a file": ({"source": "Snakefile"}, r"mlperf\.source: Snakefile: a file\. Name the folder that it lies in"),
+    "nobody's home": ({"source": "~nosuchuser/x"}, r"mlperf\.source: ~nosuchuser/x: no home folder of such a user"),
+    "nobody's rules": ({"rules": "~nosuchuser"}, r"mlperf\.rules: ~nosuchuser: no home folder of such a user"),
+    "a name too long": ({"source": "x" * 300}, r"mlperf\.source: x{300}: no such folder"),
+    "rules with a name too long": ({"rules": "y" * 300}, r"mlperf\.rules: y{300}: no such folder"),
+    "our own outputs": ({"source": "results"}, r"mlperf\.source: results: results/v4\.1 and 'results/', where this"),
+    "what holds our outputs": ({"source": "around"}, r"around/v4\.1 and 'results/', where this workflow writes, lie"),
     "braces": ({"source": "a {x} b"}, r"line 2: mlperf\.source: a \{x\} b: Snakemake takes braces for a wildcard"),
     "a folder without the round": (
         {"source": "config"},
@@ -188,6 +207,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_not_there_is_refused_with_file_key_and_remedy(case: str, plan: Planner) -> None:
     mlperf, words = REFUSED[case]
+    Path("results/v4.1").mkdir(parents=True)
+    Path("around").mkdir()
+    Path("around/v4.1").symlink_to("..")
     with pytest.raises(UserError, match=words):
         plan(mlperf)
 

@@ -39,8 +39,8 @@ rule extract_results:
         # Not used by the command: files that change inside of a folder leave its own date as it was.
         state=lambda w: PLAN.rounds[w.round].state(),
     shell:
-        "python -m breakeven.mlperf.extract {input.source:q} --round {wildcards.round} {params.arguments:q}"
-        " --processes {threads} --runs {output.runs:q} --anomalies {output.anomalies:q} 2>&1 | tee {log:q} >&2"
+        "python -m breakeven.mlperf.extract --round {wildcards.round} {params.arguments:q} --processes {threads}"
+        " --runs {output.runs:q} --anomalies {output.anomalies:q} -- {input.source:q} 2>&1 | tee {log:q} >&2"
 
 
 rule clone_results:

@@ -79,11 +79,11 @@ class Plan:
         return rule_files(self.rules_folder)
 
     def rules_arguments(self) -> list[str]:
-        return ["--rules", str(self.rules_folder)] if self.rules_folder else []
+        return [f"--rules={self.rules_folder}"] if self.rules_folder else []
 
     def extract_arguments(self, wildcards: Any) -> list[str]:
         found = self.rounds[wildcards.round]
-        of = ["--repository", found.repository, "--commit", found.commit] if found.commit else []
+        of = [f"--repository={found.repository}", f"--commit={found.commit}"] if found.commit else []
         return [*of, *self.rules_arguments()]
 
     def of(self, source: str) -> list[StudyPlan]:

@@ -15,7 +15,8 @@ from breakeven.mlperf.fetch import check_repository
 from breakeven.mlperf.rules import Round, known_rounds, load_round
 from breakeven.schema.errors import UserError
 
-ROUNDS = "results/mlperf"
+RESULTS = "results"
+ROUNDS = f"{RESULTS}/mlperf"
 FACTS = PACKAGE / "mlperf" / "facts"
 #: A round's archive in a folder of the user's, most wanted first.
 ARCHIVES = (".tar.xz", ".tar.gz", ".tar")
@@ -85,6 +86,8 @@ class Rounds:
                 raise UserError(
                     f"{self.where(key)}: mlperf.{key}: {path}: Snakemake takes braces for a wildcard. Rename it."
                 )
+            if path.startswith("~"):
+                self._without_tilde(key, path)
         if self.mlperf.rules:
             _refuse_no_rules(self.rules_folder, f"{self.where('rules')}: mlperf.rules: {self.mlperf.rules}")
         for number, name in enumerate(self.mlperf.rounds):
@@ -92,6 +95,14 @@ class Rounds:
 
     def where(self, *keys: str | int) -> str:
         return self.places.where(["mlperf", *keys])
+
+    def _without_tilde(self, key: str, path: str) -> Path:
+        try:
+            return Path(path).expanduser()
+        except RuntimeError:
+            raise UserError(
+                f"{self.where(key)}: mlperf.{key}: {path}: no home folder of such a user. Write the path out."
+            ) from None
 
     @property
     def rules_folder(self) -> Path | None:
@@ -142,20 +153,25 @@ class Rounds:
 
     def _files(self, rules: Round, folder: Path) -> RoundPlan:
         at = f"{self.where('source')}: mlperf.source: {folder}"
-        if folder.is_file():
+        if os.path.isfile(folder):  # unlike Path's, no error for a name that is too long
             raise UserError(f"{at}: a file. Name the folder that it lies in.")
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise UserError(
                 f"{at}: no such folder (paths start where you run snakemake). Besides a folder, 'facts' and "
                 "'repository' are sources."
             )
         archive = f"training_results_{rules.name}"
         names = [rules.name, archive, *(archive + suffix for suffix in ARCHIVES)]
-        path = next((folder / name for name in names if (folder / name).exists()), None)
+        path = next((folder / name for name in names if os.path.exists(folder / name)), None)
         if path is None:
             raise UserError(
                 f"{at}: no results of round '{rules.name}' in it. Looked for a tree '{rules.name}/' and an archive "
                 f"'{archive}{ARCHIVES[0]}' (or {', '.join(ARCHIVES[1:])})."
+            )
+        if _shares(path, RESULTS):
+            raise UserError(
+                f"{at}: {path} and '{RESULTS}/', where this workflow writes, lie one inside the other: outputs would "
+                "be read as results. Move the results to a folder of their own."
             )
         commit = self.mlperf.commits.get(rules.name, "")
         return RoundPlan(rules, "files", str(path), self._url(rules) if commit else "", commit)
@@ -174,8 +190,14 @@ def rule_files(folder: Path | None) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*") if path.suffix in (".yaml", ".csv")) if folder else []
 
 
+def _shares(path: Path, folder: str) -> bool:
+    """Whether one is the other, or lies in it, links followed."""
+    real, other = os.path.realpath(path), os.path.realpath(folder)
+    return os.path.commonpath([real, other]) in (real, other)
+
+
 def _refuse_no_rules(folder: Path | None, at: str) -> None:
-    if folder is None or not folder.is_dir():
+    if folder is None or not os.path.isdir(folder):
         raise UserError(f"{at}: no such folder (paths start where you run snakemake).")
-    if not any((folder / name).is_dir() for name in ("rounds", "benchmarks")):
+    if not any(os.path.isdir(folder / name) for name in ("rounds", "benchmarks")):
         raise UserError(f"{at}: holds neither a folder 'rounds' nor a folder 'benchmarks' with rule files.")

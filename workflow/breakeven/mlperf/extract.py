@@ -7,6 +7,7 @@ on the number of processes, nor on whether the source is a tree or an archive of
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from breakeven.mlperf.anomalies import Anomaly, anomalies_csv
-from breakeven.mlperf.layout import Place, Role
+from breakeven.mlperf.layout import Place, Role, place_of
 from breakeven.mlperf.logs import RunFacts
 from breakeven.mlperf.pool import available_processes, spread
 from breakeven.mlperf.reading import Outcome, Task, Unread, read_stream, read_tasks
 from breakeven.mlperf.resultset import ResultSet, SmallFile, set_anomalies, set_rows
-from breakeven.mlperf.rules import Round, load_round
+from breakeven.mlperf.rules import Benchmark, Round, load_round
 from breakeven.mlperf.source import Source, SourceFile
 from breakeven.mlperf.systems import Problem, System, read_system
 from breakeven.mlperf.table import RunRow, facts_csv, printable
@@ -57,10 +58,9 @@ def extract(
     found = _read(Source(source), rules, processes or available_processes())
     rows: list[RunRow] = []
     anomalies = [*found.anomalies]
-    sets = [found.sets[key] for key in sorted(found.sets)]
-    duplicates = _duplicates(sets, rules)
+    told: list[_Told] = []
     described: dict[tuple[str, str], System | None] = {}
-    for one in sets:
+    for one in (found.sets[key] for key in sorted(found.sets)):
         note = partial(_noted, rules, one)
         benchmark = rules.benchmark(one.benchmark)
         if benchmark is None:
@@ -76,9 +76,20 @@ def extract(
         if system is None:
             anomalies.append(note(kind="no_system_description", count=len(one.logs)))
             continue
-        duplicate_of = duplicates.get(one.folder, "")
-        rows += set_rows(one, benchmark, rules, system, duplicate_of, repository, commit)
-        anomalies += [note(**fields) for fields in set_anomalies(one, benchmark, rules, duplicate_of)]
+        told.append(_Told(one, benchmark, system))
+    kept = _one_folder_each(told)
+    repeats = _repeats([it for it in told if kept[it.key] is it])
+    for it in told:
+        note = partial(_noted, rules, it.one)
+        first = kept[it.key]
+        if it is not first:
+            count = len(it.one.logs)
+            anomalies.append(note(kind="second_folder", count=count, detail=f"the results of {first.one.folder} hold"))
+            continue
+        repeated, is_marked = repeats.get(it.one.folder, ("", False))
+        duplicate_of = repeated if is_marked else ""
+        rows += set_rows(it.one, it.benchmark, rules, it.system, duplicate_of, repository, commit)
+        anomalies += [note(**fields) for fields in set_anomalies(it.one, it.benchmark, rules, repeated)]
     if not rows:
         raise UserError(_why_nothing(source, rules, anomalies))
     return Extraction(rows, sorted(set(anomalies)))
@@ -88,6 +99,10 @@ def _why_nothing(source: Path, rules: Round, anomalies: list[Anomaly]) -> str:
     kinds = {anomaly.kind for anomaly in anomalies}
     why = f"holds no results that can be read as round {rules.name}'s"
     if "no_system_description" in kinds:
+        broken = sorted(f"{it.file}: {it.detail}" for it in anomalies if it.kind in _UNREAD and _describes(it.file))
+        if broken:
+            more = f" (and {len(broken) - 3} more)" if len(broken) > 3 else ""
+            return f"{source}: {why}: no description of a system can be read.\n" + "\n".join(broken[:3]) + more
         return (
             f"{source}: {why}: no system is described.\nExpected <submitter>/systems/<system>.json beside the results."
         )
@@ -95,6 +110,16 @@ def _why_nothing(source: Path, rules: Round, anomalies: list[Anomaly]) -> str:
         there = ", ".join(sorted({it.benchmark for it in anomalies if it.kind == "unknown_benchmark"})[:10])
         return f"{source}: {why}.\nBenchmarks there: {there}; the round's: {', '.join(rules.benchmarks)}."
     return f"{source}: {why}.\nExpected <submitter>/results/<system>/<benchmark>/result_*.txt."
+
+
+#: Why a description that is there is of no use.
+_UNREAD = ("bad_system_description", "link_not_followed", "unreadable_file", "unsafe_path")
+
+
+def _describes(file: str) -> bool:
+    parts = file.split("/")
+    places = (place_of(parts), place_of(parts[1:]))
+    return any(place is not None and place.role is Role.SYSTEM for place in places)
 
 
 # Reading
@@ -214,19 +239,58 @@ def _system(found: _Found, submitter: str, system: str) -> tuple[System | None, 
     return described, list(problems)
 
 
-def _duplicates(sets: list[ResultSet], rules: Round) -> dict[str, str]:
-    """Folder of a set → submitter/system of one, earlier in order, whose runs it repeats to the millisecond."""
-    seen: dict[object, str] = {}
-    duplicates = {}
-    for one in sets:
-        benchmark = rules.benchmark(one.benchmark)
-        times = one.run_times()
-        if benchmark is not None and times:
-            name = f"{one.submitter}/{one.system}"
-            original = seen.setdefault((benchmark.workload, times), name)
-            if original != name:
-                duplicates[one.folder] = original
-    return duplicates
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A result set of which is known what it is of and what it ran on."""
+
+    one: ResultSet
+    benchmark: Benchmark
+    system: System
+
+    @property
+    def name(self) -> str:
+        return f"{self.one.submitter}/{self.one.system}"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the table of runs knows the set by. Folders may differ and have it in common."""
+        return printable(self.one.submitter), printable(self.one.system), self.benchmark.folder
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.system.division.lower(), self.system.family
+
+
+def _one_folder_each(told: list[_Told]) -> dict[tuple[str, str, str], _Told]:
+    """The set that holds of those with one key: the one whose folder is called as the round calls the benchmark, else
+    the first. Together they would be scored as one set of more runs."""
+    kept: dict[tuple[str, str, str], _Told] = {}
+    for it in sorted(told, key=lambda it: it.one.benchmark != it.benchmark.folder):
+        kept.setdefault(it.key, it)
+    return kept
+
+
+def _repeats(told: list[_Told]) -> dict[str, tuple[str, bool]]:
+    """Folder of a set → submitter/system of an earlier one whose runs it repeats to the millisecond, and whether it is
+    marked as a duplicate of that: only of one in the same division and on the same accelerators, else a copy that
+    says it is something else would take the results of others out of the curves."""
+    same: dict[object, list[_Told]] = {}
+    for it in told:
+        if times := it.one.run_times():
+            same.setdefault((it.benchmark.workload, times), []).append(it)
+    repeats = {}
+    for sets in same.values():
+        originals: dict[tuple[str, str], _Told] = {}
+        for it in sets:
+            original = originals.setdefault(it.kind, it)
+            if original is not it:
+                repeats[it.one.folder] = original.name, True
+        # Whoever is the first of its kind repeats the first of another: of the closed division, if there is one.
+        first = min(originals.values(), key=lambda it: it.kind[0] != "closed")
+        for it in originals.values():
+            if it is not first:
+                repeats[it.one.folder] = first.name, False
+    return repeats
 
 
 @command
@@ -236,11 +300,15 @@ def main() -> None:
     parser.add_argument("--round", required=True, help="the round whose rules hold, e.g. v4.1")
     parser.add_argument("--runs", type=Path, required=True, help="the table of runs to write")
     parser.add_argument("--anomalies", type=Path, required=True, help="the table of anomalies to write")
-    parser.add_argument("--repository", default="", help="where the source comes from, as the table shall say")
-    parser.add_argument("--commit", default="", help="the commit of it")
+    parser.add_argument(
+        "--repository", type=_text, default="", help="where the source comes from, as the table shall say"
+    )
+    parser.add_argument("--commit", type=_text, default="", help="the commit of it")
     parser.add_argument("--rules", type=Path, help="a folder of rules besides the packaged ones")
     parser.add_argument("--processes", type=_positive, help="how many read logs (default: the cores there are)")
     args = parser.parse_args()
+    if os.path.realpath(args.runs) == os.path.realpath(args.anomalies):
+        raise UserError(f"{args.runs}: is to be the table of runs and of anomalies. Name a file for each.")
     rules = load_round(args.round, args.rules)
     try:
         extraction = extract(
@@ -251,6 +319,12 @@ def main() -> None:
         raise SystemExit(130) from None
     write_text(args.runs, facts_csv(extraction.rows))
     write_text(args.anomalies, anomalies_csv(extraction.anomalies))
+
+
+def _text(text: str) -> str:
+    if not text.isprintable():  # stray bytes of a command line, which no table can hold
+        raise argparse.ArgumentTypeError(f"{text!r}; expected characters that can be printed")
+    return text
 
 
 def _positive(text: str) -> int:

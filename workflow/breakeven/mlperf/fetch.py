@@ -4,6 +4,8 @@
 """
 
 import argparse
+import fcntl
+import glob
 import json
 import os
 import re
@@ -11,6 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from breakeven.schema.command import command
@@ -21,6 +25,8 @@ from breakeven.schema.files import write_text
 PATTERNS = ("/*/results/", "/*/systems/")
 #: Beside the tree: what was cloned, for a person and for the next call.
 MARKER = "breakeven.json"
+#: In the folder of a run that is under way.
+LOCK = "breakeven.lock"
 #: Helpers such as ``ext::`` run commands, so only what moves files is let through.
 PROTOCOLS = ("file", "http", "https", "ssh")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -70,12 +76,20 @@ def fetch(repository: str, commit: str, output: Path) -> None:
             "git is not on PATH, and cloning needs it. Install it, or unpack the round's results into a folder and "
             "name that folder in mlperf.source."
         )
-    if output.exists() and not (output / MARKER).is_file() and any(output.iterdir()):
+    try:
+        # Behind a link lies what is meant: the link itself is not ours to replace.
+        _make(repository, commit, Path(os.path.realpath(output)))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UserError(f"{output}: cannot be made ({reason}). Name a folder where you may write.") from error
+
+
+def _make(repository: str, commit: str, output: Path) -> None:
+    if output.exists() and not _is_ours(output):
         raise UserError(f"{output} is there and is no clone of ours. Move it away, or name another folder.")
     output.parent.mkdir(parents=True, exist_ok=True)
-    for left in output.parent.glob(f".{output.name}.*"):  # of a run that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as work:
+    _clear_left(output)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=_work_prefix(output)) as work, _held(Path(work)):
         # Inside of the private folder, so that the tree itself gets the rights that umask gives.
         tree = Path(work) / "tree"
         tree.mkdir()
@@ -86,10 +100,49 @@ def fetch(repository: str, commit: str, output: Path) -> None:
             raise UserError(
                 f"{repository}, commit {commit}: no <submitter>/results/ in it. Is it a repository of results?"
             )
+        if os.path.lexists(tree / MARKER):
+            raise UserError(f"{repository}, commit {commit}: holds '{MARKER}', which is to name what was cloned.")
         write_text(tree / MARKER, json.dumps({"repository": repository, "commit": commit}, indent=1) + "\n")
         if output.exists():
             output.rename(Path(work) / "before")
         tree.rename(output)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder may be replaced: it is empty, or says that this made it."""
+    if not folder.is_dir():
+        return False
+    if not any(folder.iterdir()):
+        return True
+    try:
+        said = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and said.keys() == {"repository", "commit"}
+
+
+def _work_prefix(output: Path) -> str:
+    # A part of the name is enough: the whole might be too long with what is added to it.
+    return f".{output.name[:40]}.breakeven-clone."
+
+
+def _clear_left(output: Path) -> None:
+    """Remove what killed runs left: folders of our name with a lock of ours that nobody holds."""
+    for left in output.parent.glob(f"{glob.escape(_work_prefix(output))}*"):
+        with suppress(OSError), (left / LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def _held(work: Path) -> Iterator[None]:
+    """Hold the lock of a work folder, which ends with this process however that ends."""
+    unnamed = work / "lock"
+    with unnamed.open("w") as lock:
+        with suppress(OSError):  # a file system without locks: nobody clears anything there
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        unnamed.rename(work / LOCK)  # held before anybody can see it
+        yield
 
 
 def _check_out(repository: str, commit: str, tree: Path) -> None:
@@ -98,7 +151,7 @@ def _check_out(repository: str, commit: str, tree: Path) -> None:
 
     git("init", "--quiet", "--template=")
     # A path is one from where the caller stands, and git runs in the tree.
-    git("config", "remote.origin.url", os.path.abspath(repository) if Path(repository).exists() else repository)
+    git("config", "remote.origin.url", os.path.abspath(repository) if os.path.exists(repository) else repository)
     git("config", "core.sparseCheckout", "true")
     git("config", "core.sparseCheckoutCone", "false")
     info = tree / ".git" / "info"

@@ -9,10 +9,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from breakeven.mlperf.table import shown
+
 MARK = ":::MLLOG "
 
 #: Two weeks of a reading per second. Readings wait in memory to be put in the order of time.
 _MOST_READINGS = 1_209_600
+
+#: More than any power plant gives; a greater number is a mistake.
+_MOST_WATTS = 1e12
 
 
 class PowerProblem(ValueError):
@@ -66,6 +71,8 @@ def node_power(lines: Iterable[str]) -> NodePower:
     span_ms = (last_ms if stop_ms is None else stop_ms) - start_ms
     if span_ms <= 0:
         raise PowerProblem("no time between the start and the stop of the measurement")
+    if not math.isfinite(span_ms) or not math.isfinite(watt_ms):
+        raise PowerProblem("times of the measurement are too large")
     return NodePower(conversion_eff, watt_ms, span_ms)
 
 
@@ -104,6 +111,6 @@ def _entries(lines: Iterable[str], keys: tuple[str, ...]) -> Iterable[tuple[floa
 
 
 def _watts(key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PowerProblem(f"{key} is {str(value)[:50]!r}, not a number")
-    return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST_WATTS:
+        raise PowerProblem(f"{key} is {shown(value)}, not a number of a sane size")
+    return float(value)

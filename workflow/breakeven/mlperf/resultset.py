@@ -14,8 +14,11 @@ from breakeven.mlperf.power import NodePower, SwitchPower
 from breakeven.mlperf.reading import Unread
 from breakeven.mlperf.rules import Benchmark, Round
 from breakeven.mlperf.systems import System
-from breakeven.mlperf.table import RunRow, printable
+from breakeven.mlperf.table import RunRow, printable, shown
 from breakeven.schema.status import Status
+
+#: Factors are 1.0 to 1.06 in every round so far.
+_MOST_SCALING = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,8 @@ def _scaling(one: ResultSet) -> tuple[float, str]:
     except (ValueError, RecursionError) as error:
         return 1.0, f"not valid JSON: {error}"
     factor = raw.get("scaling_factor") if isinstance(raw, dict) else None
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < math.inf:
-        return 1.0, f"scaling_factor is {str(factor)[:50]!r}; expected a number above 0"
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= _MOST_SCALING:
+        return 1.0, f"scaling_factor is {shown(factor)}; expected a number above 0, {_MOST_SCALING} at the most"
     return float(factor), ""
 
 
@@ -149,7 +152,8 @@ def _energy_kj(one: ResultSet, name: str, facts: RunFacts) -> tuple[float | None
     time_ms = facts.run_time_ms
     if time_ms is None or any(isinstance(power, Unread) for _, power in measured):
         return None, ""  # said of the run's log, or of the power log
-    return sum(it.energy_j(time_ms) for _, it in measured if isinstance(it, NodePower | SwitchPower)) / 1000, ""
+    energy_kj = sum(it.energy_j(time_ms) for _, it in measured if isinstance(it, NodePower | SwitchPower)) / 1000
+    return (energy_kj, "") if math.isfinite(energy_kj) else (None, "no finite energy over the run's time")
 
 
 def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
@@ -160,13 +164,13 @@ def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
 # What is odd
 
 
-def set_anomalies(one: ResultSet, benchmark: Benchmark, rules: Round, duplicate_of: str) -> Iterator[dict[str, Any]]:
-    """Fields of anomalies; what they leave out is the set's."""
+def set_anomalies(one: ResultSet, benchmark: Benchmark, rules: Round, repeated: str) -> Iterator[dict[str, Any]]:
+    """Fields of anomalies; what they leave out is the set's. ``repeated``: whose runs they are, where another's."""
     _, problem = _scaling(one)
     if problem:
         yield {"kind": "bad_scaling", "file": f"{one.folder}/scaling.json", "detail": problem}
-    if duplicate_of:
-        yield {"kind": "duplicate_submission", "count": len(one.logs), "detail": f"the runs of {duplicate_of}"}
+    if repeated:
+        yield {"kind": "duplicate_submission", "count": len(one.logs), "detail": f"the runs of {repeated}"}
     missing = benchmark.runs_required - len(one.logs)
     if missing > 0:
         yield {"kind": "absent_file", "count": missing, "detail": f"{benchmark.runs_required} logs are required"}

@@ -7,6 +7,7 @@ inside it, and an archive's entries are read in memory, never extracted.
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -95,10 +96,16 @@ class FileSystem(Protocol):
         """What the entry itself is: folder, file, link or other."""
 
 
+#: How often links may lead to one folder. Some submitters link a system's results to another's; forty links to "."
+#: would be thousands of result sets.
+_MOST_LINKS = 64
+
+
 def _walk(
-    files: FileSystem, top: str, parts: tuple[str, ...], real: str, source: Source
+    files: FileSystem, top: str, parts: tuple[str, ...], real: str, source: Source, led: Counter[str]
 ) -> Iterator[tuple[Place, str]]:
-    """Files that have a place, below the folder at ``parts`` under ``top``, and their real paths."""
+    """Files that have a place, below the folder at ``parts`` under ``top``, and their real paths. ``led`` counts, for
+    all of a walk, the links that have led to each folder."""
     try:
         names = sorted(files.children(real))
     except OSError as error:
@@ -117,8 +124,15 @@ def _walk(
                 source.note("link_not_followed", top, child, _reason(error))
                 continue
             kind = files.kind(child_real)
+            if kind == "folder" and leads:
+                led[child_real] += 1
+                if led[child_real] > _MOST_LINKS:
+                    if led[child_real] == _MOST_LINKS + 1:
+                        detail = f"{_MOST_LINKS} links before it lead to the same folder; neither are more of them"
+                        source.note("link_not_followed", top, child, detail)
+                    continue
         if kind == "folder" and leads:
-            yield from _walk(files, top, child, child_real, source)
+            yield from _walk(files, top, child, child_real, source, led)
         elif kind == "file" and place is not None:
             yield place, child_real
         elif place is not None:
@@ -127,7 +141,7 @@ def _walk(
 
 def _listing(files: FileSystem, source: Source) -> list[tuple[str, Place, str]]:
     """(top, place, real path) of the files at the top, or else under each folder of the top."""
-    at_top = [("", place, real) for place, real in _walk(files, "", (), "", source)]
+    at_top = [("", place, real) for place, real in _walk(files, "", (), "", source, Counter())]
     if at_top:
         return at_top
     found = []
@@ -138,7 +152,7 @@ def _listing(files: FileSystem, source: Source) -> list[tuple[str, Place, str]]:
             source.note("link_not_followed", name, (), _reason(error))
             continue
         if files.kind(real) == "folder":
-            found += [(name, place, path) for place, path in _walk(files, name, (), real, source)]
+            found += [(name, place, path) for place, path in _walk(files, name, (), real, source, Counter())]
     return found
 
 

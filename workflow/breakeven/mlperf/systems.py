@@ -132,11 +132,20 @@ class _Reader:
 
     def bad(self, key: str, value: object, expected: str) -> None:
         is_there = not isinstance(value, str) or value.strip()
-        shown = f"is {value!r}" if is_there else "is missing or empty"
-        self.note("bad_system_description", f"{key} {printable(shown)[:200]}; expected {expected}")
+        self.note(
+            "bad_system_description",
+            f"{key} {f'is {_shown(value)}' if is_there else 'is missing or empty'}; expected {expected}",
+        )
 
     def note(self, kind: str, detail: str) -> None:
         self.problems.append(Problem(kind, detail))
+
+
+def _shown(value: object) -> str:
+    try:
+        return printable(repr(value))[:200]
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} too large to show"
 
 
 def _is_nothing(value: object) -> bool:

@@ -94,6 +94,14 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def shown(value: object) -> str:
+    """A value out of somebody's file as a message quotes it: short, on one line, whatever it is."""
+    try:
+        return repr(printable(str(value)[:50]))
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a list a thousand deep
+        return f"a {type(value).__name__} too large to show"
+
+
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Rows as CSV. Floats by ``repr``, the shortest text that gives the same number back; None is empty."""
     text = io.StringIO()

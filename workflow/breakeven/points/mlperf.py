@@ -79,7 +79,7 @@ def _comparable(runs: pd.DataFrame, book: Rulebook, family: str) -> pd.DataFrame
     scored = scores(runs[(runs["accelerator_family"] == family) & (runs["duplicate_of"] == "")], book)
     keys = zip(scored["round"], scored["benchmark"], strict=True)
     scored["runs_dropped"] = [book[key].benchmark.runs_dropped for key in keys]
-    closed = scored[(scored["division"].str.lower() != "open") & (scored["note"] == "")]
+    closed = scored[(scored["division"].str.lower() == "closed") & (scored["note"] == "")]
     return closed.dropna(subset=["time_to_train_min", "devices"])
 
 
