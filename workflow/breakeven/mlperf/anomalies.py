@@ -35,7 +35,7 @@ KINDS: dict[str, str] = {
     "unknown_accelerator": "an accelerator name that belongs to no family known here; its name is its family",
     "unknown_benchmark": "results of a benchmark that the round's rules do not have; left out",
     "unreadable_file": "a file that cannot be read; taken as absent",
-    "unsafe_path": "an archive's entry with a name or a type that no results repository needs; not read",
+    "unsafe_path": "an archive's entry with a name, type or size that no results repository needs; not read",
 }
 
 
