@@ -3,12 +3,18 @@
 import dataclasses
 import json
 import random
+import re
 import tarfile
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from breakeven.mlperf.compliance import Checker
+from breakeven.mlperf import compliance
+from breakeven.mlperf.compliance import MAX_HELD_CHARACTERS, Checker
+from breakeven.mlperf.logs import run_facts
 from breakeven.mlperf.requirements import Requirement
 from breakeven.mlperf.rules import Round, load_round
 from tests.mlperf_checker import MARK, accepted_log, as_log, damaged, entry, facts_of, official_accepts
@@ -164,6 +170,80 @@ def test_rules_of_a_benchmark_named_late_apply_to_lines_before(v4_1: Round, tmp_
 
 def test_an_unreadable_line_refuses_the_whole_log(v4_1: Round) -> None:
     assert verdict(as_log([*accepted_log(v4_1, "ssd", "closed"), f"{MARK} {{cut"]), v4_1) == "unreadable lines: 1"
+
+
+@pytest.mark.parametrize("key", ["run_start", "run_stop", "init_start", "init_stop", "cache_clear", "eval_accuracy"])
+def test_a_time_that_no_clock_shows_has_the_official_verdict(key: str, v4_1: Round, tmp_path: Path) -> None:
+    for time in [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e30",
+        "1e400",
+        '"nan"',
+        '"inf"',
+        str(2**63),
+        "1" + "0" * 400,
+        "true",
+    ]:
+        log = as_log(accepted_log(v4_1, "ssd", "closed")).decode().splitlines()
+        at = next(at for at, one in enumerate(log) if f'"{key}"' in one)
+        log[at] = re.sub(r'"time_ms": \d+', f'"time_ms": {time}', log[at])
+        content = as_log([*log])
+        assert official_accepts(content, v4_1, tmp_path) == (not verdict(content, v4_1)), f"{key} at {time}"
+
+
+@pytest.mark.parametrize("depth", [100, 480, 940, 965, 990, 100_000])
+def test_values_nested_deeply_never_crash_the_check(depth: int, v4_1: Round) -> None:
+    deep = "[" * depth + "]" * depth
+    places = ['"value": %s, "metadata": {}', '"value": 1, "metadata": %s', '"value": %s, "metadata": {"metric": %s}']
+    for key in ("submission_benchmark", "submission_division", "cache_clear", "global_batch_size", "eval_accuracy"):
+        for place in places:
+            one = f'{MARK} {{"time_ms": 1, "key": "{key}", {place.replace("%s", deep)}}}'
+            for benchmark in ("ssd", "stable_diffusion"):
+                log = accepted_log(v4_1, benchmark, "closed")
+                assert len(verdict(as_log([one, one, *log]), v4_1)) < 1000
+                assert len(verdict(as_log([*log, one, one]), v4_1)) < 1000
+
+
+def test_values_that_are_too_nested_to_be_compared_differ() -> None:
+    first: list[object] = []
+    other: list[object] = []
+    for _ in range(100_000):
+        first, other = [first], [other]
+    reported = compliance._Reported()
+    reported.add(first)
+    reported.add(other)
+    assert reported.differ
+    assert compliance._shown(first) == "nested too deeply to be shown"
+
+
+@pytest.mark.parametrize("key", ["cache_clear", "eval_accuracy"])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_check_holds_no_more_of_a_log_than_its_limit(
+    key: str, named: bool, v4_1: Round, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = MAX_HELD_CHARACTERS // 40  # which is soon reached
+    monkeypatch.setattr(compliance, "MAX_HELD_CHARACTERS", limit)
+    value = "[" + "[]," * (limit // 30) + "[]]"  # a tenth of it; parsed, an empty list takes 19 times its text
+    line = f'{MARK} {{"time_ms": 1, "key": "{key}", "value": %s, "metadata": {{"metric": "FID", "samples_count": %d}}}}'
+    before = accepted_log(v4_1, "stable_diffusion", "closed") if named else []
+    tracemalloc.start()
+    found = run_facts(
+        _lines([*before, *[None] * 60], line, value),
+        v4_1.benchmarks["stable_diffusion"],
+        v4_1,
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.mllog_lines == len(before) + 60
+    assert ("characters of lines to be checked together" in found.compliance) == (key == "eval_accuracy" or not named)
+    assert peak < 30 * limit
+
+
+def _lines(entries: list[Any], line: str, value: str) -> Iterator[str]:
+    for at, one in enumerate(entries):
+        yield line % (value, at) if one is None else as_log([one]).decode()
 
 
 def test_a_verdict_of_many_reasons_is_short(v4_1: Round) -> None:

@@ -12,15 +12,21 @@ from typing import Any
 
 from breakeven.mlperf.requirements import Requirement, Requirements, Selects
 from breakeven.mlperf.rules import Benchmark, Round
+from breakeven.mlperf.target import UNCOMPARABLE
 
-#: Lines kept for layers that are yet to be named. Logs name them among their first; past this the check gives up.
-MAX_WAITING = 100_000
+#: Length of the lines whose values a check holds: those that wait for layers yet to be named (logs name them among
+#: their first), and evaluations to be taken together. Parsed they take up to 25 times the room. Past this it gives up.
+#: Of v4.1 and v5.1 NVIDIA's gpt3 on 11,616 GPUs has most: 2.7 million, one line of each rank before the division's.
+MAX_HELD_CHARACTERS = 8_000_000
+
+#: A line so short is no matter where one of its kind is held.
+_SHORT = 4000
 
 #: Reasons given in a verdict; the rest are counted.
 MAX_REASONS = 3
 
-#: What evaluating a condition on any JSON value can raise; the checker counts that as a failed check.
-_UNCOMPARABLE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
+#: As the checker has it.
+_NEVER_MS = 9e99
 
 _Line = tuple[str, Any, Any, float]
 
@@ -31,25 +37,33 @@ class Checker:
     def __init__(self, round: Round) -> None:
         self._round = round
         self._waiting: list[_Line] | None = []
+        self._held = 0
+        self._passes = -1
+        """So short a line is not held for sure."""
+        self._long: set[str] = set()
+        self._gathered: set[str] = set()
         self._keys = round.log_keys
         self._fatal: list[str] = []
         self._unreadable = 0
         self._division = ""
         self._benchmark: Benchmark | None = None
         self._chosen: set[Selects] = set()
-        self._layers = [_Layer(round.log_common)]
+        self._layers: list[_Layer] = []
+        self._add(_Layer(round.log_common))
         self._anything = False
 
     def unreadable(self) -> None:
         """A line with the MLLOG mark that cannot be read: the checker refuses such a log whole."""
         self._unreadable += 1
 
-    def see(self, key: str, value: Any, metadata: Any, time_ms: float) -> None:
-        """One line. ``value`` and ``metadata`` may be any JSON."""
+    def see(self, key: str, value: Any, metadata: Any, time_ms: float, characters: int = 0) -> None:
+        """One line of so many ``characters``. ``value`` and ``metadata`` may be any JSON."""
         self._anything = True
         if key not in self._keys:
             return
         line = (key, value, metadata, time_ms)
+        if characters > self._passes:
+            self._hold(key, characters)
         if self._waiting is not None:
             self._wait(line)
         for layer in self._layers:
@@ -58,15 +72,27 @@ class Checker:
                 self._select(selection, value)
                 break  # every layer now there has seen all lines, this one included
 
+    def _hold(self, key: str, characters: int) -> None:
+        """Count a line that is kept, or that may be: of each key the first value is."""
+        if self._waiting is None and key not in self._gathered:
+            if characters <= _SHORT or key in self._long:
+                return
+            self._long.add(key)
+        self._held += characters
+        if self._held > MAX_HELD_CHARACTERS:
+            self._fatal.append(f"more than {MAX_HELD_CHARACTERS} characters of lines to be checked together")
+            self._waiting, self._layers, self._keys = None, [], frozenset()
+
+    def _stop_waiting(self) -> None:
+        self._waiting = None
+        self._passes = -1 if self._gathered else _SHORT
+
     def _wait(self, line: _Line) -> None:
         assert self._waiting is not None
-        if not any(layer.awaits_selection for layer in self._layers):
-            self._waiting = None
-        elif len(self._waiting) < MAX_WAITING:
+        if any(layer.awaits_selection for layer in self._layers):
             self._waiting.append(line)
         else:
-            self._fatal.append(f"division and benchmark not named within {MAX_WAITING} lines")
-            self._waiting = None
+            self._stop_waiting()
 
     def _select(self, selection: Selects, value: Any) -> None:
         if selection in self._chosen:
@@ -75,14 +101,18 @@ class Checker:
         rules = self._selected(selection, value)
         if rules is None:
             within = f" in the {self._division} division" if selection == "benchmark" and self._benchmark else ""
-            self._fatal.append(f"no rules for the {selection} {value!r:.40}{within}")
+            self._fatal.append(f"no rules for the {selection} {_shown(value)}{within}")
             return
         layer = _Layer(rules, self._division)
-        self._layers.append(layer)
+        self._add(layer)
         for line in self._waiting or ():
             further = layer.see(*line)
             if further:
                 self._select(further, line[1])
+
+    def _add(self, layer: "_Layer") -> None:
+        self._layers.append(layer)
+        self._gathered.update(rule.gathers.key for key in layer.gathered if (rule := layer.rules[key]).gathers)
 
     def _selected(self, selection: Selects, value: Any) -> Requirements | None:
         if not isinstance(value, str):
@@ -126,8 +156,8 @@ class _Reported:
     def add(self, value: Any) -> None:
         if not self.count:
             self.first = value
-        elif value is not self.first and value != self.first:
-            self.differ = True
+        elif value is not self.first and not self.differ:
+            self.differ = _differ(value, self.first)
         self.count += 1
 
 
@@ -164,7 +194,7 @@ class _Layer:
         # Of the submission's own facts the checker looks at the first line alone.
         if reported.count == 1 or "submission_" not in key:
             self._check(key, rule, value, metadata, time_ms)
-            self.first_ms[key] = min(self.first_ms.get(key, time_ms), time_ms)
+            self.first_ms[key] = min(self.first_ms.get(key, _NEVER_MS), time_ms)  # NaN is no first
             self._remember(key, rule, value)
             if rule.selects and self.awaits_selection:
                 selection, self.awaits_selection = rule.selects, False
@@ -191,22 +221,22 @@ class _Layer:
                         self.failed[key] = f"{key} without {also} in metadata"
                     for condition in conditions:
                         if not condition.holds(metadata[name], self.memory):
-                            self.failed[key] = f"{key} {name} {metadata[name]!r:.40}: not {condition}"
-        except _UNCOMPARABLE:
-            self.failed[key] = f"{key} with metadata {metadata!r:.40}"
+                            self.failed[key] = f"{key} {name} {_shown(metadata[name])}: not {condition}"
+        except UNCOMPARABLE:
+            self.failed[key] = f"{key} with metadata {_shown(metadata)}"
         for condition in rule.conditions:
             try:
                 holds = condition.holds(value, self.memory)
-            except _UNCOMPARABLE:
+            except UNCOMPARABLE:
                 holds = False
             if not holds:
-                self.failed[key] = f"{key} {value!r:.40}: not {condition}"
+                self.failed[key] = f"{key} {_shown(value)}: not {condition}"
 
     def _check_minutes(self, key: str, rule: Requirement, time_ms: float) -> None:
         assert rule.minutes_since_first is not None
         first, limits = rule.minutes_since_first.key, rule.minutes_since_first.minutes
         limit = limits.get(self.division, 0 if not self.division else min(limits.values(), default=0))
-        if not time_ms - self.first_ms.get(first, 9e99) < limit * 60_000:
+        if not time_ms - self.first_ms.get(first, _NEVER_MS) < limit * 60_000:
             spent = (time_ms - self.first_ms.get(first, time_ms)) / 60_000
             self.failed[key] = f"{key} {spent:.0f} min after {first}, limit {limit:g} min"
 
@@ -217,7 +247,7 @@ class _Layer:
             steps, at_batch = rule.remember
             try:
                 self.memory[key] = math.ceil(steps * at_batch / self.memory["global_batch_size"])
-            except _UNCOMPARABLE:
+            except UNCOMPARABLE:
                 self.failed[key] = f"{key} before a usable global_batch_size"
 
     def _meets_target(self, key: str, rule: Requirement, value: Any) -> bool:
@@ -227,9 +257,9 @@ class _Layer:
                 for entry, conditions in rule.target.items()
                 for condition in conditions
             )
-        except _UNCOMPARABLE:
+        except UNCOMPARABLE:
             # The checker itself breaks off here, and a log without a verdict does not count.
-            self._fail_for_good(key, "value", f"{key} {value!r:.40} cannot be compared with its target")
+            self._fail_for_good(key, "value", f"{key} {_shown(value)} cannot be compared with its target")
             return False
 
     def _gather(self, key: str, value: Any, metadata: Any) -> None:
@@ -240,8 +270,8 @@ class _Layer:
                     if "metric" in metadata:
                         by = metadata[gathers.by]
                         lines.setdefault(by, {gathers.by: by})[metadata["metric"]] = value
-                except _UNCOMPARABLE:
-                    self._fail_for_good(key, "metadata", f"{key} with metadata {metadata!r:.40}")
+                except UNCOMPARABLE:
+                    self._fail_for_good(key, "metadata", f"{key} with metadata {_shown(metadata)}")
 
     def _fail_for_good(self, key: str, what: str, why: str) -> None:
         self.failed_for_good.setdefault((key, what), why)
@@ -270,6 +300,20 @@ class _Layer:
 
     def _count(self, key: str) -> int:
         return self.reported[key].count if key in self.reported else 0
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.40}"
+    except RecursionError:
+        return "nested too deeply to be shown"
+
+
+def _differ(value: Any, other: Any) -> bool:
+    try:
+        return bool(value != other)
+    except RecursionError:
+        return True  # the checker breaks off here
 
 
 def _described(target: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from breakeven.mlperf.rules import Benchmark, ThroughputSource
+from breakeven.mlperf.target import MAX_CHECKPOINTS
 
 _NO_MEMORY: dict[str, Any] = {}
 
@@ -33,7 +34,8 @@ class _Pace:
 
 @dataclass(slots=True)
 class Training:
-    """Hand every line to its key's handler, in the file's order; then ask."""
+    """Hand every line to its key's handler, in the file's order; then ask. Milliseconds are NaN where a line's time is
+    no time of day: then it tells no duration."""
 
     benchmark: Benchmark
     start_ms: float | None = None
@@ -56,7 +58,7 @@ class Training:
     _evaluated_at: set[float] = field(default_factory=set)
     """Units trained on at each evaluation."""
     _last_units: float | None = None
-    _checkpoints: dict[float, dict[str, Any]] = field(default_factory=dict)
+    _checkpoints: dict[float, dict[str, float | None]] = field(default_factory=dict)
     """Units → metric → value."""
     _reported: list[_Pace] = field(default_factory=list)
     """By throughput source."""
@@ -115,7 +117,7 @@ class Training:
 
     def _block_ends(self, value: Any, metadata: dict[str, Any], time_ms: float) -> None:
         units, begun, self._block = number(metadata.get(self.benchmark.convergence.key)), self._block, None
-        if units is None or begun is None or self.stop_ms is not None or units <= begun[0] or time_ms <= begun[1]:
+        if units is None or begun is None or self.stop_ms is not None or units <= begun[0] or not time_ms > begun[1]:
             return
         for source, pace in zip(self.benchmark.throughput, self._reported, strict=True):
             if source.blocks and value == source.blocks:
@@ -147,8 +149,12 @@ class Training:
             if self.stop_ms is not None:  # still running when the target was reached: says nothing of reaching it
                 return
             self._last_units = units
-        elif units is not None and isinstance(metadata.get("metric"), str):
-            self._checkpoints.setdefault(units, {})[metadata["metric"]] = value
+        elif (
+            units is not None
+            and metadata.get("metric") in list(self.benchmark.convergence.target)
+            and (units in self._checkpoints or len(self._checkpoints) < MAX_CHECKPOINTS)
+        ):
+            self._checkpoints.setdefault(units, {})[metadata["metric"]] = number(value)
         if units is not None and len(self._evaluated_at) < 1_000_000:
             self._evaluated_at.add(units)
 
@@ -169,16 +175,18 @@ class Training:
         return self.global_batch if per_unit is None else per_unit
 
     def samples_to_converge(self) -> float | None:
-        """Samples until the target, of a run that reached it."""
+        """Samples until the target, of a run that reached it; None where it is said to have trained on none."""
         units = self._last_units
         if self.benchmark.convergence.reading == "first_passing_checkpoint":
-            units = min((at for at, metrics in self._checkpoints.items() if self._passes(metrics)), default=None)
+            units = min(
+                (at for at, metrics in self._checkpoints.items() if at > 0 and self._passes(metrics)), default=None
+            )
         per_unit = self._samples_per_unit()
-        return None if units is None or per_unit is None else units * per_unit
+        return None if units is None or units <= 0 or per_unit is None else units * per_unit
 
-    def _passes(self, metrics: dict[str, Any]) -> bool:
+    def _passes(self, metrics: dict[str, float | None]) -> bool:
         return all(
-            number(metrics.get(metric)) is not None
+            metrics.get(metric) is not None
             and all(condition.holds(metrics[metric], _NO_MEMORY) for condition in conditions)
             for metric, conditions in self.benchmark.convergence.target.items()
         )
@@ -198,13 +206,18 @@ class Training:
 
     def startup_s(self) -> float | None:
         """Seconds from run_start to the first epoch or block."""
-        return None if self.start_ms is None or self._began_ms is None else (self._began_ms - self.start_ms) / 1000
+        if self.start_ms is None or self._began_ms is None or math.isnan(self.start_ms):
+            return None
+        return (self._began_ms - self.start_ms) / 1000
 
     def step_throughput(self, devices: int | None) -> tuple[float | None, str]:
         """Samples per second of the system while training, and why not."""
         for source, pace in zip(self.benchmark.throughput, self._reported, strict=True):
             if pace.time > 0:
-                return self._throughput(source, pace.work / pace.time, devices)
+                rate, why_not = self._throughput(source, pace.work / pace.time, devices)
+                if rate is not None and not 0 < rate < 2**63:
+                    return None, "the log tracks a throughput that is not finite"
+                return rate, why_not
         return None, "the log tracks no throughput"
 
     def _throughput(self, source: ThroughputSource, rate: float, devices: int | None) -> tuple[float | None, str]:
@@ -239,10 +252,10 @@ class Training:
             if evaluated_s is None or not evaluated_s < spent_s:
                 return None, "the log tracks throughput with evaluations but not how long these took"
             rate *= spent_s / (spent_s - evaluated_s)
-        return (rate, "") if math.isfinite(rate) else (None, "the log tracks a throughput that is not finite")
+        return rate, ""
 
 
 def _count(value: Any) -> int | None:
-    """A whole number above 0."""
+    """A whole number above 0, of those that a float tells apart."""
     count = number(value)
-    return int(count) if count is not None and count > 0 and count == int(count) else None
+    return int(count) if count is not None and 0 < count < 2**53 and count == int(count) else None
