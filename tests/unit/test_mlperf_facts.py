@@ -203,6 +203,15 @@ def test_reading_gives_back_the_numbers_written(facts: pd.DataFrame) -> None:
     [
         ("run_time_min", "soon", r"line 3: run_time_min is 'soon'; expected a number or nothing"),
         ("devices", "inf", r"line 3: devices is 'inf'"),
+        ("devices", "1.5", r"line 3: devices is '1\.5'; expected a whole number, 1 or more, or nothing"),
+        ("devices", "1e300", r"line 3: devices is '1e300'"),
+        ("devices", "0", r"line 3: devices is '0'"),
+        ("devices", "-3", r"line 3: devices is '-3'"),
+        ("global_batch", "-5", r"line 3: global_batch is '-5'"),
+        ("run", "0.5", r"line 3: run is '0\.5'; expected a whole number, 0 or more"),
+        ("samples_to_converge", "0", r"line 3: samples_to_converge is '0'; expected a number above 0 or nothing"),
+        ("step_throughput", "-1", r"line 3: step_throughput is '-1'"),
+        ("scaling_factor", "0", r"line 3: scaling_factor is '0'"),
         ("status", "fine", r"line 3: status 'fine' is unknown"),
     ],
 )
@@ -212,6 +221,19 @@ def test_a_table_with_a_cell_that_cannot_be(tmp_path: Path, column: str, value: 
     table.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(UserError, match=rf"t\.csv: {message}"):
         read_facts(tmp_path / "t.csv")
+
+
+def test_a_row_longer_or_shorter_than_the_header(tmp_path: Path) -> None:
+    table, rows = tmp_path / "t.csv", FACTS.read_text().splitlines()[:4]
+    table.write_text("\n".join([rows[0], rows[1].replace("tinycorp", '"tiny\ncorp"'), "", rows[2] + ",7", rows[3]]))
+    with pytest.raises(UserError, match=r"t\.csv: line 4: 34 cells, but 33 columns, the last source"):
+        read_facts(table)
+    table.write_text("\n".join([*rows[:2], rows[2].rpartition(",")[0]]))
+    with pytest.raises(UserError, match=r"t\.csv: line 3: 32 cells, but 33 columns"):
+        read_facts(table)
+    table.write_text("\n".join([rows[0] + ",devices", rows[1] + ",8"]))
+    with pytest.raises(UserError, match=r"t\.csv: has more than one column devices"):
+        read_facts(table)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"a,b\n1,2\n", b'round,"benchmark\n', bytes(100)])

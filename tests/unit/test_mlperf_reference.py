@@ -245,6 +245,14 @@ def test_samples_scale_dmin_and_batches_scale_bcrit() -> None:
         assert getattr(scaled, name) == pytest.approx(getattr(fit, name) * factor, rel=1e-5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_points_without_a_batch_or_samples_are_left_out() -> None:
+    batches, samples = [8, 16, 64, 128], [2800.0, 3900.0, 7300.0, 11600.0]
+    odd = fit_critical_batch([*batches, 0, -5, 32, 32, 32], [*samples, 5.0, 5.0, 0.0, -5.0, float("nan")])
+    assert odd == fit_critical_batch(batches, samples)
+    assert fit_critical_batch([0, 8], [0.0, -1.0]).note == "not identifiable: 0 batches, of 3 a fit needs"
+
+
 @pytest.mark.parametrize(
     ("batches", "samples", "note"),
     [

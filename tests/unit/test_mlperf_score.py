@@ -238,6 +238,38 @@ def test_a_run_may_pass_the_checks_without_reaching_its_target() -> None:
     assert row["time_to_train_min"] == np.mean([2, 3, 5, 6, 7, 8, 9, 10])
 
 
+@pytest.mark.filterwarnings("error")
+def test_runs_of_no_time_failed_though_the_official_tool_scores_them() -> None:
+    row = score_of([0.0] * 10)
+    assert row["note"] == "10 of 10 runs did not reach the target; at most one may fail"
+    assert (row["runs_converged"], row["time_to_train_strict_min"]) == (0, 0.0)
+    assert np.isnan(row["time_to_train_min"])
+    assert score_of([-1.0, *[2.0] * 9])["time_to_train_min"] == 2
+    assert score_of([0.0, *[2.0] * 9])["runs_converged"] == 9
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("changed", [{"samples_to_converge": 0.0}, {"devices": 0}, {"scaling_factor": 1e308},
+                                     {"run_time_min": 1e308}, {"samples_to_converge": 1e308}])  # fmt: skip
+def test_what_cannot_be_divided_is_blank(changed: dict[str, float]) -> None:
+    runs = made_up([1e9] * 10)
+    for column, value in changed.items():
+        runs[column] = value
+    written = submissions(runs).to_csv(index=False)
+    assert not {"inf", "-inf", "nan"} & set(written.splitlines()[1].split(","))
+
+
+def test_a_note_on_thousands_of_logs_names_a_few_and_counts_the_rest() -> None:
+    runs = made_up([None] * 4995)
+    runs.loc[4000:, "compliance"] = [f"reason {at}" for at in range(995)]
+    runs["global_batch"] = range(1, len(runs) + 1)
+    (row,) = submissions(runs).to_dict("records")
+    first = ", ".join(f"result_{at}.txt" for at in range(5))
+    assert f"; {first} and 3,995 more: run_stop: 0, exactly one; result_4000.txt: reason 0; " in row["strict_note"]
+    assert row["strict_note"].endswith("result_4003.txt: reason 3; and 991 more for other reasons")
+    assert row["note"].endswith("runs of different global batches (1, 2, 3, 4, 5 and 4,990 more)")
+
+
 def test_runs_of_different_batches_have_no_reference() -> None:
     runs = made_up([5.0] * 10)
     assert submissions(runs)["reference_samples"].notna().all()

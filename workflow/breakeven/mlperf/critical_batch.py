@@ -51,9 +51,11 @@ class CriticalBatch:
 
 
 def fit_critical_batch(batches: Sequence[int], samples: Sequence[float]) -> CriticalBatch:
-    """Fit Dmin and Bcrit to points of a batch and the samples to the target, both in samples."""
-    batch = np.asarray(batches, dtype=float)
-    log_samples = np.log(np.asarray(samples, dtype=float))
+    """Fit Dmin and Bcrit to points of a batch and the samples to the target, both in samples. Points of which either is
+    none (0, negative or not finite) are left out."""
+    batch, needed = np.asarray(batches, dtype=float), np.asarray(samples, dtype=float)
+    usable = (batch > 0) & (needed > 0) & np.isfinite(batch) & np.isfinite(needed)
+    batch, log_samples = batch[usable], np.log(needed[usable])
     different = len(np.unique(batch))
     fit = CriticalBatch(
         points=len(batch),

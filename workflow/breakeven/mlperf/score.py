@@ -2,13 +2,15 @@
 
 ``python -m breakeven.mlperf.score --runs runs.csv --scores F --critical-batch F --reference F``
 
-*Tolerant* (``time_to_train_min``): a run counts where it reached its target, whatever else is wrong with its log.
-*Strict* (``time_to_train_strict_min``): it counts where its log passes the official checks; the result is that of
+*Tolerant* (``time_to_train_min``): a run counts where it took some time, ended in success and reached its target (an
+evaluation in its log met it, or lines that cannot be read may have held one that did), whatever else is wrong with the
+log. *Strict* (``time_to_train_strict_min``): it counts where its log passes the official checks; the result is that of
 mlperf-logging's result summarizer. Either way a run that does not count is among the slowest, and as many runs as the
 rules say are left out at either end.
 """
 
 import argparse
+import math
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +65,8 @@ def scores(runs: pd.DataFrame, book: Rulebook) -> pd.DataFrame:
     scored by those it has, and ``note`` says so. Times are minutes, throughputs samples per second of the whole system
     (``throughput`` over the whole timed run), energy is that of one run, scaled as the time is.
     """
-    rows = [_score(of_set, book[str(key[0]), str(key[1])]) for key, of_set in runs.groupby(KEY, sort=False)]
+    with np.errstate(all="ignore"):  # what overflows is blank
+        rows = [_score(of_set, book[str(key[0]), str(key[1])]) for key, of_set in runs.groupby(KEY, sort=False)]
     return pd.DataFrame(rows, columns=SCORE_COLUMNS).astype(dict.fromkeys(_COUNTS, "Int64"))
 
 
@@ -73,7 +76,7 @@ def _score(runs: pd.DataFrame, ruled: Ruled) -> dict[str, object]:
     identity = {name: runs[name].iloc[0] for name in IDENTITY}
     measured = runs[runs["status"] != Status.NOT_MEASURED]
     timed = measured["run_time_min"].notna()
-    converged = timed & (measured["status"] == Status.OK)
+    converged = (measured["run_time_min"] > 0) & (measured["status"] == Status.OK)
     compliant = timed & (measured["compliance"] == "")
     kept = _kept(measured, converged, benchmark)
     strictly_kept = _kept(measured, compliant, benchmark)
@@ -84,9 +87,9 @@ def _score(runs: pd.DataFrame, ruled: Ruled) -> dict[str, object]:
     needed = reference_samples(batches[0], ruled.reference) if len(batches) == 1 else None
     needed = np.nan if needed is None else needed
     samples = _mean(kept["samples_to_converge"])
-    throughput = samples / (raw_min * 60)
+    throughput = _over(samples, raw_min * 60)
     months = sorted(set(measured["log_month"]) - {""})
-    return {
+    row = {
         **identity,
         # Where runs differ in it, note says so: the set then has no one batch, and this is its largest.
         "global_batch": batches[-1] if batches else None,
@@ -101,9 +104,9 @@ def _score(runs: pd.DataFrame, ruled: Ruled) -> dict[str, object]:
         "time_max_min": measured["run_time_min"][converged].max(),
         "samples_to_converge": samples,
         "reference_samples": needed,
-        "time_reference_min": needed / throughput / 60,
+        "time_reference_min": _over(needed, throughput) / 60,
         "throughput": throughput,
-        "throughput_per_device": throughput / devices,
+        "throughput_per_device": _over(throughput, devices),
         "step_throughput": _mean(kept["step_throughput"]),
         "step_throughput_note": "; ".join(dict.fromkeys(why for why in kept["step_throughput_note"] if why)),
         "evaluation_min": _mean(kept["evaluation_min"]),
@@ -115,6 +118,7 @@ def _score(runs: pd.DataFrame, ruled: Ruled) -> dict[str, object]:
         "note": "; ".join(notes(len(measured), int((~converged).sum()), batches, benchmark)),
         "strict_note": "; ".join(strict_notes(measured, converged, compliant, benchmark)),
     }
+    return {name: np.nan if isinstance(cell, float) and math.isinf(cell) else cell for name, cell in row.items()}
 
 
 def _kept(measured: pd.DataFrame, counts: "pd.Series[bool]", benchmark: Benchmark) -> pd.DataFrame:
@@ -129,6 +133,11 @@ def _kept(measured: pd.DataFrame, counts: "pd.Series[bool]", benchmark: Benchmar
 def _mean(values: "pd.Series[float]") -> float:
     """NaN where any value is unknown, so that every mean of a set is over the same runs."""
     return float(values.mean(skipna=False)) if len(values) else np.nan
+
+
+def _over(amount: float, per: float) -> float:
+    """NaN per nothing."""
+    return amount / per if per else np.nan
 
 
 @command

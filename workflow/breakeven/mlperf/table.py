@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -84,6 +85,10 @@ FACT_COLUMNS = [f.name for f in dataclasses.fields(RunRow)]
 _TEXT = [name for name in FACT_COLUMNS if RunRow.__annotations__[name] in (str, Status)]
 _NUMBERS = [name for name in FACT_COLUMNS if name not in _TEXT]
 
+#: The least of a count. Runs of no or negative time are read: they failed.
+_LEAST_COUNT = {"nodes": 1, "accelerators_per_node": 0, "devices": 1, "global_batch": 1, "run": 0, "corrupted_lines": 0}
+_ABOVE_0 = ("samples_to_converge", "evaluation_every_samples", "step_throughput", "scaling_factor")
+
 
 def printable(text: str) -> str:
     """One line that any reader of UTF-8 can show: file names and descriptions may hold line breaks and stray bytes."""
@@ -121,28 +126,61 @@ def read_facts(path: Path) -> "pd.DataFrame":
     import numpy as np
     import pandas as pd  # only readers need it: the extraction writes rows from processes that should stay small
 
-    try:
-        # Only an empty cell is unknown: a system may well be called "NA".
-        facts = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a table of MLPerf run facts ({error}).\n{_EXPECTED}") from error
-    missing = [name for name in FACT_COLUMNS if name not in facts.columns]
-    if missing:
-        raise UserError(f"{path}: lacks the columns {', '.join(missing)}.\n{_EXPECTED}")
+    # Only an empty cell is unknown: a system may well be called "NA".
+    header, rows, lines = _cells(path)
+    facts = pd.DataFrame(rows, columns=header, dtype=str)
     for column in _NUMBERS:
         is_there = facts[column] != ""
         numbers = pd.to_numeric(facts[column].where(is_there), errors="coerce").replace([np.inf, -np.inf], np.nan)
-        bad = facts.index[numbers.isna() & is_there]
+        wrong, right = numbers.isna(), "a number"
+        if column in _LEAST_COUNT:
+            wrong |= (numbers < _LEAST_COUNT[column]) | (numbers >= 2**53) | (numbers % 1 != 0)
+            right = f"a whole number, {_LEAST_COUNT[column]} or more,"
+        elif column in _ABOVE_0:
+            wrong |= numbers <= 0
+            right = "a number above 0"
+        bad = np.flatnonzero(wrong & is_there)
         if len(bad):
+            found = facts[column].iloc[bad[0]]
             raise UserError(
-                f"{path}: line {bad[0] + 2}: {column} is {facts.loc[bad[0], column]!r}; expected a number or nothing.\n"
-                f"{_EXPECTED}"
+                f"{path}: line {lines[bad[0]]}: {column} is {shown(found)}; expected {right} or nothing.\n{_EXPECTED}"
             )
         facts[column] = numbers
-    unknown = facts.loc[~facts["status"].isin([str(status) for status in Status]), "status"]
+    unknown = np.flatnonzero(~facts["status"].isin([str(status) for status in Status]))
     if len(unknown):
-        raise UserError(f"{path}: line {unknown.index[0] + 2}: status {unknown.iloc[0]!r} is unknown.\n{_EXPECTED}")
+        found = facts["status"].iloc[unknown[0]]
+        raise UserError(f"{path}: line {lines[unknown[0]]}: status {shown(found)} is unknown.\n{_EXPECTED}")
     return facts
+
+
+def _cells(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
+    """The header, the rows, and the line of each, of a table whose rows are all as long as its header."""
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header, begins = next(reader, []), reader.line_num + 1
+            for row in reader:
+                if row:
+                    rows.append(row)
+                    lines.append(begins)
+                begins = reader.line_num + 1
+    except (OSError, ValueError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a table of MLPerf run facts ({error}).\n{_EXPECTED}") from error
+    missing = [name for name in FACT_COLUMNS if name not in header]
+    if missing:
+        raise UserError(f"{path}: lacks the columns {', '.join(missing)}.\n{_EXPECTED}")
+    twice = [name for name, count in Counter(header).items() if count > 1 and name in FACT_COLUMNS]
+    if twice:
+        raise UserError(f"{path}: has more than one column {twice[0]}.\n{_EXPECTED}")
+    odd = next((at for at, row in enumerate(rows) if len(row) != len(header)), None)
+    if odd is not None:
+        raise UserError(
+            f"{path}: line {lines[odd]}: {len(rows[odd])} cells, but {len(header)} columns, the last {header[-1]}.\n"
+            f"{_EXPECTED}"
+        )
+    return header, rows, lines
 
 
 _EXPECTED = "Expected what `python -m breakeven.mlperf.extract SOURCE --round ROUND --runs FILE` writes."

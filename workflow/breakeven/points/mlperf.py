@@ -134,7 +134,8 @@ def _best_per_size(scored: pd.DataFrame) -> pd.DataFrame:
 def _points(
     runs: pd.DataFrame, study: str, workload: str, series: Series, price_per_device_hour: float | None
 ) -> pd.DataFrame:
-    reached = runs["status"] == Status.OK  # the time to an abort is no time to the target
+    # The time to an abort is no time to the target, and no time at all is none.
+    reached = (runs["status"] == Status.OK) & (runs["run_time_min"] > 0)
     # Logs tell milliseconds: this undoes the division that made minutes of them.
     time_s = (runs["run_time_min"] * 60).round(3).where(reached)
     samples = runs["samples_to_converge"].where(reached)
