@@ -90,11 +90,51 @@ def test_without_a_step_rate_here_or_at_the_reference_step_and_residual_are_blan
     assert row["decomposition_note"] == f"A: n{lacking}, {lacking} x H100: no step rate (no throughput in the log)"
 
 
-def test_one_run_without_a_step_rate_leaves_the_mean_of_the_others() -> None:
+def test_one_counted_run_without_a_step_rate_leaves_none_as_it_does_in_the_scores() -> None:
     frame = points_frame([*size(1, [100.0] * 4, step_rate=10.0, training_share=1.0),
-                          *size(2, [50.0] * 4, step_rate=16.0, training_share=1.0)])  # fmt: skip
-    frame.loc[5, "step_rate"] = math.nan
+                          *size(2, [49.0, 50.0, 51.0, 52.0], step_rate=16.0, training_share=1.0)])  # fmt: skip
+    frame.loc[[4, 7], "step_rate"] = math.nan  # the fastest and the slowest do not count
     assert efficiency_table(frame)["efficiency_step"].iloc[1] == pytest.approx(0.8)
+    frame.loc[5, ["step_rate", "step_rate_note"]] = [math.nan, "no throughput in the log"]
+    row = efficiency_table(frame).iloc[1]
+    assert row[["efficiency_step", "efficiency_residual"]].isna().all()
+    assert row["decomposition_note"] == "A: n, 2 x H100: no step rate in 1 of 2 logs (no throughput in the log)"
+
+
+def test_the_step_rate_of_a_size_is_work_over_the_seconds_it_takes_at_the_runs_rates() -> None:
+    one = size(1, [100.0] * 3, step_rate=10.0, training_share=1.0)
+    two = size(2, [10.0, 20.0, 30.0, 40.0], [1.0, 3000.0, 1000.0, 1.0], training_share=1.0)
+    frame = points_frame([*one, *two])
+    frame.loc[3:, "step_rate"] = [1.0, 30.0, 10.0, 1.0]
+    # 4,000 samples in 100 + 100 s
+    assert efficiency_table(frame)["efficiency_step"].iloc[1] == pytest.approx(20.0 / 2 / 10.0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("time_s", [0.0, -5.0, 1e-320])
+@pytest.mark.parametrize("aggregate", ["olympic", "rate"])
+def test_a_run_that_took_no_time_is_no_run(time_s: float, aggregate: str) -> None:
+    fields = {"aggregate": aggregate, "step_rate": 10.0, "training_share": 0.9}
+    frame = points_frame(
+        [*size(1, [100.0] * 3, **fields), *size(2, [50.0] * 4, **fields), *size(4, [7.0] * 3, **fields)]
+    )
+    frame.loc[3, "time_s"] = time_s
+    frame.loc[7:, "time_s"] = time_s
+    rows = efficiency_table(frame).set_index("devices")
+    assert np.isfinite(rows["efficiency"].iloc[:2].astype(float)).all()
+    numbers = rows.select_dtypes("number").to_numpy(dtype=float)
+    assert not np.isinf(numbers).any()
+    if time_s <= 0:
+        assert math.isnan(rows.loc[4, "efficiency"])
+        assert rows.loc[2, "efficiency"] == pytest.approx(1.0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("samples", [0.0, -5.0])
+def test_work_of_nothing_is_unknown(samples: float) -> None:
+    rows = table(size(1, [100.0] * 3), size(2, [50.0] * 3, samples))
+    assert rows["efficiency"].tolist() == [1.0, 1.0]
+    assert rows.loc[2, ["efficiency_stat", "efficiency_sys", "rate_per_device", "work"]].isna().all()
 
 
 @pytest.mark.parametrize(

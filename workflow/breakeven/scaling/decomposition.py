@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from breakeven.scaling.resample import Aggregate, Size
+from breakeven.scaling.resample import Aggregate, Array, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,27 +18,35 @@ class Parts:
     """What a decomposition needs of one size; NaN where its runs do not tell."""
 
     step_rate: float
-    """Work per second of all devices while they train."""
+    """Work per second of all devices while they train: the runs' work over the seconds it takes at their rates."""
     training_share: float
     missing: str
     """Whose logs lack what; empty where both are known."""
 
 
 def parts_of(size: Size, total: Aggregate, rows: pd.DataFrame) -> Parts:
-    """Means over the runs that count, of those that tell. ``rows``: the size's points, for names and reasons."""
+    """Of the runs that count: the rate of all, unknown where one is silent (as in scores.csv), the share of those that
+    tell. ``rows``: the size's points, for names and reasons."""
     rate, share, time_s = (a[total.counted] for a in (size.step_rate, size.training_share, size.time_s))
-    told, possible = rate > 0, (share > 0) & (share <= 1)  # NaN is neither
-    step_rate = float(rate[told].mean()) if told.any() else math.nan
+    silent, possible = int((~(rate > 0)).sum()), (share > 0) & (share <= 1)  # NaN is neither
+    step_rate = math.nan if silent else _mean_rate(rate, size.samples[total.counted])
     # Training seconds over seconds, not a mean of shares: E_sys too is work over seconds of the same runs.
     training_share = float((share * time_s)[possible].sum() / time_s[possible].sum()) if possible.any() else math.nan
     reasons = []
     if math.isnan(step_rate):
         notes = sorted(set(rows["step_rate_note"].dropna()) - {""})
-        reasons.append(f"no step rate ({'; '.join(notes)})" if notes else "no step rate in the logs")
+        some = f" in {silent} of {len(rate)} logs" if silent < len(rate) else "" if notes else " in the logs"
+        reasons.append(f"no step rate{some}" + (f" ({'; '.join(notes)})" if notes else ""))
     if math.isnan(training_share):
         why = "longer than the run" if np.isfinite(share).any() else "not in the logs"
         reasons.append(f"evaluation and start-up {why}")
     return Parts(step_rate, training_share, f"{_place(rows)}: {' and '.join(reasons)}" if reasons else "")
+
+
+def _mean_rate(rate: Array, work: Array) -> float:
+    """Work over time. Where the work of a run is unknown, all are taken to have done the same."""
+    work = work if (work > 0).all() else np.ones_like(rate)
+    return float(work.sum() / (work / rate).sum())
 
 
 def _place(rows: pd.DataFrame) -> str:

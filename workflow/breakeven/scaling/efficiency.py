@@ -66,7 +66,8 @@ COLUMNS = [
 
 def efficiency_table(points: pd.DataFrame) -> pd.DataFrame:
     """One row per series and device count, columns ``COLUMNS``; sizes without a usable run keep a row of blanks."""
-    rows = [row for _, series in points.groupby("series", sort=False) for row in _series_rows(series)]
+    with np.errstate(all="ignore"):  # what overflows is blank
+        rows = [row for _, series in points.groupby("series", sort=False) for row in _series_rows(series)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -85,7 +86,9 @@ def _series_rows(series: pd.DataFrame) -> list[dict[str, Any]]:
             work = _work(series, base)
             row |= _numbers(own, base, work)
             row |= _intervals(draws[own.devices], draws[base.devices], own, base, work)
-        rows.append(row)
+        rows.append(
+            {name: math.nan if isinstance(cell, float) and math.isinf(cell) else cell for name, cell in row.items()}
+        )
     return rows
 
 

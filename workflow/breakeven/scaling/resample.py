@@ -18,8 +18,9 @@ class Size:
     """The runs of one device count: seconds, work, and what turns them into one rate. Arrays of shape (runs,)."""
 
     time_s: Array
-    """NaN where a run did not reach its target."""
+    """Above 0; NaN where a run did not reach its target."""
     samples: Array
+    """Above 0; NaN where unknown."""
     time_s_se: Array
     """Standard error within each run; 0 where unknown."""
     quantum_s: Array
@@ -39,17 +40,19 @@ class Size:
 def size_of(rows: pd.DataFrame) -> Size | None:
     """The measured runs among the rows of one device count; None where none counts."""
     olympic = rows["aggregate"].iloc[0] == "olympic"
+    # A run of no time or of no work has no rate: as one without a time it failed, as one without work that is unknown.
+    times, work = _above_0(rows["time_s"]), _above_0(rows["samples"])
     ok = rows["status"] == Status.OK
     if not olympic:
         # one row without a time would make the whole size's rate NaN, and another size the reference
-        ok &= np.isfinite(rows["time_s"].to_numpy(dtype=float)) & np.isfinite(rows["samples"].to_numpy(dtype=float))
+        ok &= np.isfinite(times) & np.isfinite(work)
     kept = rows[rows["status"] != Status.NOT_MEASURED] if olympic else rows[ok]
     if kept.empty or not ok.any():
         return None
-    time_s = kept["time_s"].where(kept["status"] == Status.OK).to_numpy(dtype=float)
+    time_s = np.asarray(times[kept.index].where(kept["status"] == Status.OK), dtype=np.float64)
     return Size(
         time_s=time_s,
-        samples=kept["samples"].to_numpy(dtype=float),
+        samples=np.asarray(work[kept.index], dtype=np.float64),
         time_s_se=kept["time_s_se"].fillna(0.0).to_numpy(dtype=float),
         quantum_s=np.nan_to_num(np.minimum(kept["time_quantum_s"].to_numpy(dtype=float), time_s)),
         step_rate=kept["step_rate"].to_numpy(dtype=float),
@@ -59,6 +62,11 @@ def size_of(rows: pd.DataFrame) -> Size | None:
         time_factor=float(kept["time_factor"].iloc[0]),
         runs_dropped=int(kept["runs_dropped"].iloc[0]),
     )
+
+
+def _above_0(values: "pd.Series[float]") -> "pd.Series[float]":
+    numbers = values.astype(float)
+    return numbers.where(numbers > 0)
 
 
 @dataclass(frozen=True, slots=True)
