@@ -378,3 +378,8 @@ def test_whatever_stands_in_a_rule_file_the_user_is_told(
         assert ".yaml" in str(error)  # noqa: PT017
     else:
         facts_of(as_log([entry("run_start"), entry("eval_accuracy", 1, clips_seen=2)]), round)
+
+
+def test_a_folder_of_rules_that_cannot_be_is_one_message() -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        load_round("v4.1", Path("x" * 300))

@@ -69,7 +69,7 @@ def published(
     mine = every[(every["workload"] == name) & every["time_to_train_min"].notna() & (every["devices"] >= 1)]
     # Results of the open division may change the model; a note tells of too few runs, or of runs not alike. Neither
     # stands in a comparison, as neither is in a series.
-    mine = mine[(mine["division"].str.lower() != "open") & (mine["note"] == "")].reset_index(drop=True)
+    mine = mine[(mine["division"].str.lower() == "closed") & (mine["note"] == "")].reset_index(drop=True)
     rounds = tuple(dict.fromkeys(round_ for table in scores for round_ in table["round"]))
     return Published(workload, family, rounds, mine, _of(reference, name), _of(critical, name), headline)
 

@@ -139,7 +139,7 @@ def critical_batches(scored: pd.DataFrame, book: Rulebook) -> pd.DataFrame:
     for (round_name, folder), ruled in book.items():
         reference = pruned(ruled.reference)
         sets = scored[(scored["round"] == round_name) & (scored["benchmark"] == folder)]
-        sets = sets[(sets["note"] == "") & (sets["duplicate_of"] == "") & (sets["division"].str.lower() != "open")]
+        sets = sets[(sets["note"] == "") & (sets["duplicate_of"] == "") & (sets["division"].str.lower() == "closed")]
         sets = sets.dropna(subset=["global_batch", "samples_to_converge"])
         of = {
             "reference": ([p.global_batch for p in reference], [p.samples_mean for p in reference]),

@@ -4,6 +4,7 @@ A folder of one's own with the same two subfolders adds to these: a round or ben
 is two files. A file there wins over ours of the same name; ``like: v5.1`` takes from another what a file leaves out.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ def known_rounds(extra: Path | None = None) -> list[str]:
 
 def load_round(name: str, extra: Path | None = None) -> Round:
     """The rules of a round. Raises UserError if there are none, or naming file, key and what would be right."""
-    if extra is not None and not extra.is_dir():
+    if extra is not None and not os.path.isdir(extra):  # of a path too long to be, pathlib's raises
         raise UserError(
             f"{extra}: no such folder.\nExpected a folder of rules, with .yaml files in rounds/ and benchmarks/."
         )
