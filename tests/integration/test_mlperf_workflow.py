@@ -105,6 +105,7 @@ def test_nothing_is_done_again_until_a_log_below_the_folder_changes(from_tree: P
     log.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_what_the_logs_turn_out_not_to_hold_is_told_and_ends_nothing(from_tree: Path, tmp_path: Path) -> None:
     project = copy_project(tmp_path)
     ready(project, source=str(from_tree / "mine"))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import stats
 
 from breakeven.mlperf.critical_batch import CriticalBatch, fit_critical_batch
 from breakeven.mlperf.reference import (
@@ -270,3 +271,20 @@ def test_what_the_data_do_not_identify_is_said(batches: list[int], samples: list
     assert fit.note == note
     assert (fit.critical_batch is None) == note.startswith("not identifiable")
     assert fit.critical_batch_high is None
+
+
+def test_at_both_ends_of_the_interval_the_misfit_is_that_of_the_f_quantile() -> None:
+    batches = np.array([64, 128, 256, 512, 1024, 2048, 4096])
+    samples = 1e6 * (1 + batches / 700) * np.exp([0.03, -0.05, 0.02, 0.04, -0.03, 0.01, -0.02])
+
+    def misfit(critical_batch: float) -> float:
+        shape = np.log(samples) - np.log1p(batches / critical_batch)
+        return float(((shape - shape.mean()) ** 2).sum())
+
+    fit = fit_critical_batch(list(batches), list(samples))
+    assert fit.critical_batch is not None
+    limit = misfit(fit.critical_batch) * (1 + stats.f.ppf(0.95, 1, len(batches) - 2) / (len(batches) - 2))
+    assert fit.critical_batch_low is not None
+    assert fit.critical_batch_high is not None
+    assert misfit(fit.critical_batch_low) == pytest.approx(limit, rel=1e-7)
+    assert misfit(fit.critical_batch_high) == pytest.approx(limit, rel=1e-7)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
 from breakeven.mlperf.reference import pruned
 from breakeven.mlperf.rulebook import Rulebook
@@ -25,6 +25,9 @@ FEWEST_BATCHES = 3
 REACH = 1000.0
 
 LEVEL = 0.95
+
+#: How near a search goes, in ln Bcrit. Grids within grids do it: importing scipy.optimize takes longer than all fits.
+PRECISE = 1e-10
 
 CRITICAL_BATCH_COLUMNS = ["round", "benchmark", "workload", "of", "points", "batch_min", "batch_max", "samples_min",
                           "critical_batch", "critical_batch_low", "critical_batch_high", "rmse_percent",
@@ -105,13 +108,12 @@ def _lowest(function: Callable[[Array], Array], low: float, high: float) -> floa
     i = int(np.argmin(function(grid)))
     if i in (0, len(grid) - 1):
         return None
-    found = optimize.minimize_scalar(
-        lambda x: float(function(np.array([x]))[0]),
-        bounds=(grid[i - 1], grid[i + 1]),
-        method="bounded",
-        options={"xatol": 1e-10},
-    )
-    return float(found.x)
+    low, high = grid[i - 1], grid[i + 1]
+    while high - low > PRECISE:
+        grid = np.linspace(low, high, 101)
+        i = int(np.argmin(function(grid)))
+        low, high = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
+    return float(low + high) / 2
 
 
 def _crossing(function: Callable[[Array], Array], limit: float, inside: float, bound: float) -> float | None:
@@ -123,8 +125,12 @@ def _crossing(function: Callable[[Array], Array], limit: float, inside: float, b
     above = int(np.argmax(over))
     if above == 0:
         return float(np.exp(inside))
-    crossing = optimize.brentq(lambda x: float(function(np.array([x]))[0]) - limit, steps[above - 1], steps[above])
-    return float(np.exp(crossing))
+    near, far = steps[above - 1], steps[above]
+    while abs(far - near) > PRECISE:
+        grid = np.linspace(near, far, 101)
+        above = int(np.argmax(function(grid) > limit))
+        near, far = grid[above - 1], grid[above]
+    return float(np.exp((near + far) / 2))
 
 
 def _batches(count: int) -> str:
