@@ -18,7 +18,7 @@ from matplotlib.transforms import Bbox
 
 from breakeven.figures.__main__ import OF_SCORES, OF_SERIES, render, render_published
 from breakeven.figures.kinds import KINDS, kinds
-from breakeven.figures.labels import ENVELOPE_NOTE, caption_of, note_of
+from breakeven.figures.labels import ENVELOPE_NOTE, note_of
 from breakeven.figures.losses import UNSPLIT, bars
 from breakeven.figures.published import (
     Published,
@@ -511,8 +511,8 @@ def test_a_study_has_the_kinds_of_its_source() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_a_caption_of_one_sentence(kind: str) -> None:
-    assert caption_of(kind).endswith(".")
-    assert caption_of(kind).count(". ") == 0
+    assert KINDS[kind].caption.endswith(".")
+    assert KINDS[kind].caption.count(". ") == 0
 
 
 def figure(*options: str) -> "subprocess.CompletedProcess[str]":

@@ -1,14 +1,15 @@
 """Reference convergence points and the critical batch, against the package that the points come from."""
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import mlperf_logging
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
 from scipy import stats
 
 from breakeven.mlperf.critical_batch import CriticalBatch, fit_critical_batch
@@ -26,10 +27,8 @@ from breakeven.schema.errors import UserError
 
 
 def official_package() -> Path:
-    spec = importlib.util.find_spec("mlperf_logging")
-    if spec is None or spec.origin is None:
-        pytest.skip("mlperf-logging is not installed")
-    return Path(spec.origin).parent
+    assert mlperf_logging.__file__
+    return Path(mlperf_logging.__file__).parent
 
 
 def test_the_committed_table_is_what_the_package_says() -> None:
@@ -122,9 +121,6 @@ def test_points_count_what_the_rounds_logs_count(round_name: str, benchmark: str
     ("round_name", "benchmark"), [table for table in tables() if table != ("v3.1", "stable_diffusion")]
 )
 def test_samples_are_those_the_official_checker_finds(round_name: str, benchmark: str) -> None:
-    pytest.importorskip("mlperf_logging")
-    from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
-
     checker = RCP_Checker("training", f"{round_name[1:]}.0", benchmark, False)
     points = of(round_name, benchmark)
     kept = {record["BS"] for record in checker.pruned_rcp_data.values()}

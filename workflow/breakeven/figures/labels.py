@@ -30,11 +30,6 @@ def note_of(kind: str, source: str, rounds: Sequence[str] = ()) -> str:
     return MLPERF_NOTE.format(rounds=f"MLPerf Training{named}", derived=KINDS[kind].derived)
 
 
-def caption_of(kind: str) -> str:
-    """One sentence that says what a figure shows."""
-    return KINDS[kind].caption
-
-
 def presumed_source(study: str) -> str:
     """Of a study nobody names a source for. A published round is known by its name, so its notice is never lost."""
     return "mlperf" if study.startswith("mlperf") else "points"
