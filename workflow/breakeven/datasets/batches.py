@@ -51,9 +51,13 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Images:
     images: NDArray[np.uint8]
-    """(N, 8, 8), values 0 to 16."""
+    """(N, H, W) or (N, H, W, 3)."""
     labels: NDArray[np.int64]
     """(N,)"""
+    levels: int
+    """The largest value of a pixel."""
+    test: "Images | None" = None
+    """Held out: never trained on."""
 
     @property
     def samples(self) -> int:
@@ -146,7 +150,9 @@ def read(path: Path, *, data_id: str, sequence_length: int | None) -> Data:
             f"{path}: holds data {found}, but the run needs {data_id}. Delete it, and it is prepared again."
         )
     if "images" in arrays:
-        return Images(images=arrays["images"], labels=arrays["labels"])
+        levels = int(arrays["levels"])
+        test = Images(arrays["test_images"], arrays["test_labels"], levels)
+        return Images(arrays["images"], arrays["labels"], levels, test)
     if sequence_length is None:
         raise UserError(f"{path}: text, but the workload names no sequence_length.")
     texts = Texts(

@@ -19,6 +19,7 @@ def digits() -> Arrays:
     order = np.random.RandomState(SPLIT_SEED).permutation(len(images))
     train, test = order[:TRAIN_SAMPLES], order[TRAIN_SAMPLES:]
     return {
+        "levels": np.array(16),
         "images": images[train],
         "labels": labels[train],
         "test_images": images[test],

@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import time
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from breakeven.schema.spec import Json
@@ -35,11 +34,15 @@ class Faults:
     kill_at: int | None = None
     no_sync: bool = False
     """Gradients stay each rank's own: what a broken strategy would do."""
+    no_update: bool = False
+    """Weights stay as they were."""
 
     @classmethod
-    def of_rank(cls, rank: int) -> "Faults":
+    def of_rank(cls, rank: int, control: str = "") -> "Faults":
+        """``control`` is the spec's own: a run that is wrong on purpose."""
         faults = cls(**injected())
-        return faults if faults.rank in (None, rank) else cls()
+        mine = faults if faults.rank in (None, rank) else cls()
+        return replace(mine, **{control: True}) if control else mine
 
     def before_forward(self, update: int) -> None:
         if self.sleep_s and update >= self.from_update:
@@ -51,8 +54,6 @@ class Faults:
         if update == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def synchronisation(self, model: Any) -> AbstractContextManager[None]:
-        if self.no_sync and hasattr(model, "no_sync"):
-            context: AbstractContextManager[None] = model.no_sync()
-            return context
-        return nullcontext()
+    def step(self, optimizer: Any) -> None:
+        if not self.no_update:
+            optimizer.step()

@@ -25,11 +25,11 @@ from breakeven.measure.ranks import OUTSIDE, RanksEnd, rank_environment, run_ran
 from breakeven.measure.results import empty_steps, median_step_ms, write_steps
 from breakeven.measure.terminal import Progress, say, start_line
 from breakeven.measure.watch import ancestors
-from breakeven.schema.catalog import STRATEGIES
 from breakeven.schema.errors import UserError
-from breakeven.schema.record import Record, RunError
+from breakeven.schema.record import Record, RunError, StateBytes
 from breakeven.schema.spec import Json, Spec, run_id
 from breakeven.schema.status import Status
+from breakeven.schema.support import unsupported
 
 HERE = "BREAKEVEN_MEASURE_HERE"
 SCRATCH_PREFIX = ".measure-"
@@ -139,15 +139,15 @@ def _execute(
         launcher_pid=os.getpid(),
         launched_at=time.monotonic(),
         timeout_s=request.timeout_s,
-        cores=cores_for(spec.devices) if spec.device_kind == "cpu" else [],
+        cores=cores_for(spec.ranks) if spec.device_kind == "cpu" else [],
     )
     notes = Notes(job.scratch)
-    if spec.device_kind in STRATEGIES[spec.strategy].device_kinds:
+    if reason := unsupported(spec):
+        end = None
+        verdict: Verdict | str = Verdict(Status.UNSUPPORTED, reason)
+    else:
         end = run_ranks(job, variables, request.log, watched)
         verdict = judge(end, request, notes, attempts)
-    else:
-        end = None
-        verdict = Verdict(Status.UNSUPPORTED, f"{spec.strategy} does not run on {spec.device_kind}")
     if isinstance(verdict, str):
         say(f"no record: {verdict} (log: {request.log})")
         return 1
@@ -168,6 +168,8 @@ def _execute(
         peak_reserved_gib=result.get("peak_reserved_gib", []),
         parameters=facts.get("parameters"),
         trainable_parameters=facts.get("trainable_parameters"),
+        state_bytes=StateBytes(**result.get("state_bytes", {})),
+        expected_state_bytes=StateBytes(**result.get("expected_state_bytes", {})),
         environment=environment(spec, gpus, variables, {**facts, "cores": result.get("cores", job.cores)}),
         idle_check=idle,
         lock_wait_s=lock_wait_s,
@@ -190,9 +192,8 @@ def judge(end: RanksEnd, request: Request, notes: Notes, attempts: Attempts) -> 
         within = f"within {request.timeout_s:g} s"
         return Verdict(Status.TIMEOUT, f"did not end {within}") if end.started else f"the ranks did not start {within}"
     if end.returncode == 0 and notes.result.exists():
-        if json.loads(notes.result.read_text())["finite"]:
-            return Verdict(Status.OK)
-        return Verdict(Status.DIVERGED, "the loss is not finite")
+        update = json.loads(notes.result.read_text())["first_not_finite"]
+        return Verdict(Status.OK) if update is None else Verdict(Status.DIVERGED, f"the loss is not finite from update {update + 1} on")
     # torchrun ends the other ranks by SIGTERM once one has failed: with an error noted, that is no kill from outside.
     if end.killed and not (error and end.killed[1] == signal.SIGTERM):
         rank, number = end.killed
@@ -226,7 +227,7 @@ def end_line(request: Request, record: Record) -> str:
 def _write(request: Request, record: Record, notes: Notes) -> None:
     """Steps first: where there is a record, its steps are there too."""
     if not notes.result.exists():
-        write_steps(notes.steps, empty_steps(record.spec.devices))
+        write_steps(notes.steps, empty_steps(record.spec.ranks))
     part = notes.scratch / "record.json"
     with part.open("w") as stream:
         stream.write(record.to_json())

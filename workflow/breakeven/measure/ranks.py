@@ -61,7 +61,7 @@ def run_ranks(job: Job, environment: dict[str, str], log: Path, watched: list[Pr
     notes = Notes(job.scratch)
     job_file = job.scratch / "job.json"
     job.write(job_file)
-    agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={job.spec.devices}"]
+    agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={job.spec.ranks}"]
     rank = ["-m", "breakeven.measure.worker", str(job_file)]
     began = time.monotonic()
     with log.open("wb") as stream:

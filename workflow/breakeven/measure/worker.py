@@ -1,12 +1,14 @@
 """What one rank runs: ``python -m breakeven.measure.worker JOB.json``, started by torchrun, never by hand."""
 
 import contextlib
+import dataclasses
 import functools
 import os
 import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Spec
 
 GIB = 2**30
+
+#: Updates between readings of the device's allocator, which take as long as launching a few kernels.
+DEVICE_MEMORY_EVERY = 10
 
 
 def main() -> None:
@@ -49,72 +54,99 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
     from breakeven.datasets import batches
     from breakeven.measure.clocks import clock_for
     from breakeven.measure.faults import Faults
+    from breakeven.measure.feed import feed
     from breakeven.measure.loop import run_updates
+    from breakeven.measure.progress import Progress
     from breakeven.schema.spec import data_id
-    from breakeven.strategies.registry import strategy as find_strategy
+    from breakeven.schema.strategies import find_strategy
+    from breakeven.strategies.compose import compose, expected_state
+    from breakeven.strategies.mesh import Mesh
+    from breakeven.strategies.state import measured
+    from breakeven.strategies.trainee import Trainee
     from breakeven.workloads.objectives import objective as find_objective
-    from breakeven.workloads.registry import build_model
+    from breakeven.workloads.registry import anatomy, build_model
 
     spec = job.spec
     world = int(os.environ["WORLD_SIZE"])
-    if world != spec.devices:
-        raise RuntimeError(f"{world} ranks were started, but the run is of {spec.devices} devices")
+    if world != spec.ranks:
+        raise RuntimeError(f"{world} ranks were started, but the run is of {spec.ranks}")
     if spec.device_kind == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
     else:
         device = torch.device("cpu")
         torch.set_num_threads(1)
+    cuda = device.type == "cuda"
     timeout = timedelta(seconds=job.timeout_s)  # the launcher's own deadline comes first
-    if device.type == "cuda":
+    if cuda:
         dist.init_process_group("nccl", timeout=timeout, device_id=device)  # connected now, not in the first step
     else:
         dist.init_process_group("gloo", timeout=timeout)
     notes.write_started(rank)
 
+    product = find_strategy(spec.strategy)
+    mesh = Mesh.make({} if product.one_process else spec.resolved_degrees, world, device)
+    set_precision(torch, spec)
     data = batches.read(job.data, data_id=data_id(spec.workload), sequence_length=spec.workload.sequence_length)
     facts = {**_library_facts(torch, device), "epoch_samples": data.samples, "epoch_tokens": data.epoch_tokens}
     if rank == 0:
         notes.write_facts(facts)
-    plan = batches.schedule(data, global_batch=spec.global_batch, updates=spec.updates, seed=spec.seed)
-    parts = [batches.rank_part(indices, rank, world) for indices in plan]
-    work = [data.work(indices) for indices in plan]
+    parts, work = _shares(batches, data, spec, mesh)
 
-    model = build_model(spec, data, job.model_dir).to(device)
-    torch.manual_seed(spec.seed + rank)  # equal weights until here; from here on each rank draws its own dropout
+    model = build_model(spec, data, job.model_dir)
+    trainee = Trainee(module=model, anatomy=anatomy(model))
     facts["parameters"] = sum(p.numel() for p in model.parameters())
     facts["trainable_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if rank == 0:
         notes.write_facts(facts)
-    strategy = find_strategy(spec.strategy)
-    model = strategy.apply(model, device, spec.strategy_options)
-    optimizer = _optimizer(torch, spec, model)
-    objective = find_objective(data, device=device, ranks=world, image_size=spec.workload.image_size)
-    autocast = functools.partial(torch.autocast, device.type, dtype=torch.bfloat16)
-    clock = clock_for(device.type, spec.updates)
+    torch.manual_seed(spec.seed + 1 + mesh.data_rank)  # from here on each part of the batch draws its own dropout
+    kind, settings, moments = _optimizer(torch, spec)
+    expected = expected_state(trainee, product, mesh, spec.strategy_options, moments)
+    autocast = functools.partial(torch.autocast, device.type, dtype=_AUTOCAST.get(spec.precision))
+    scaler = torch.amp.GradScaler(device.type) if spec.precision == "fp16" else None
+    trainee = dataclasses.replace(
+        trainee,
+        autocast=autocast if spec.precision in _AUTOCAST else contextlib.nullcontext,
+        scale=scaler.scale if scaler else trainee.scale,
+    )
+    trainee = compose(
+        trainee,
+        product,
+        mesh,
+        spec.strategy_options,
+        checkpointing=spec.activation_checkpointing,
+        compiled=spec.compile,
+    )
+    optimizer = trainee.optimizer([p for p in trainee.module.parameters() if p.requires_grad], kind, settings)
+    shares = 1 if spec.sampling == "replicated" else mesh.gradient_ranks
+    objective = find_objective(data, spec, shares)
+    evaluations: dict[int, float] = {}
+    progress = Progress(job.scratch, rank, spec.updates)
 
     dist.barrier()
-    if device.type == "cuda":
+    if cuda:
         torch.cuda.synchronize()
     rank_start_s = time.monotonic() - job.launched_at
     timeline = run_updates(
-        model=model,
+        trainee=trainee,
         optimizer=optimizer,
+        scaler=scaler,
         objective=objective,
-        strategy=strategy,
         work=work,
-        feed=lambda update: objective.inputs(data.take(parts[update])),
-        autocast=autocast if spec.precision == "bf16" else contextlib.nullcontext,
-        clock=clock,
-        faults=Faults.of_rank(rank),
+        feed=feed(data, objective, parts, spec, device),
+        accumulation=spec.gradient_accumulation,
+        clock=clock_for(device.type, spec.updates, spec.evaluations),
+        mark=_marker(progress, cuda),
+        faults=Faults.of_rank(rank, spec.control),
+        between=_evaluation(spec, trainee, objective, data, mesh, evaluations) if spec.evaluate_every else None,
     )
-    cuda = device.type == "cuda"
     mine = {
         "timeline": timeline,
         "rank_start_s": rank_start_s,
-        "peak_rss_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB,
-        "peak_allocated_gib": torch.cuda.max_memory_allocated() / GIB if cuda else None,
-        "peak_reserved_gib": torch.cuda.max_memory_reserved() / GIB if cuda else None,
+        **memory_gib(cuda),
+        "state": measured(trainee.module, optimizer),
+        "expected_state": expected,
+        "accuracy": evaluations,
         "cores": sorted(os.sched_getaffinity(0)),
         "host": os.uname().nodename,
     }
@@ -127,11 +159,73 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
     dist.barrier()
 
 
-def _optimizer(torch: Any, spec: Spec, model: Any) -> Any:
-    trained = [p for p in model.parameters() if p.requires_grad]
+#: Precisions by autocast over fp32 weights, and the type they compute in; filled where torch is imported.
+_AUTOCAST: dict[str, Any] = {}
+
+
+def set_precision(torch: Any, spec: Spec) -> None:
+    """What fp32 means on this device. torch's own default lets convolutions round to tf32."""
+    _AUTOCAST.update(fp16=torch.float16, bf16=torch.bfloat16)
+    tf32 = spec.precision == "tf32"
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+
+
+def _shares(batches: Any, data: Any, spec: Spec, mesh: Any) -> tuple[list[Any], list[Any]]:
+    """This rank's samples of each update, and each update's work over all ranks."""
+    plan = batches.schedule(data, global_batch=spec.global_batch, updates=spec.updates, seed=spec.seed)
+    if spec.sampling == "replicated":
+        everyones = [batches.rank_part(indices, 0, mesh.data_ranks) for indices in plan]
+        return everyones, [data.work(indices) for indices in everyones]
+    parts = [batches.rank_part(indices, mesh.data_rank, mesh.data_ranks) for indices in plan]
+    return parts, [data.work(indices) for indices in plan]
+
+
+def _optimizer(torch: Any, spec: Spec) -> tuple[type, dict[str, Any], int]:
+    """Class, settings, and how many tensors of state it keeps per parameter."""
     if spec.optimizer == "sgd":
-        return torch.optim.SGD(trained, lr=spec.learning_rate, momentum=0.9)
-    return torch.optim.AdamW(trained, lr=spec.learning_rate)
+        return torch.optim.SGD, {"lr": spec.scaled_learning_rate, "momentum": 0.9}, 1
+    return torch.optim.AdamW, {"lr": spec.scaled_learning_rate}, 2
+
+
+def _evaluation(spec: Spec, trainee: Any, objective: Any, data: Any, mesh: Any, found: dict[int, float]) -> Any:
+    from breakeven.measure.evaluation import accuracy
+    from breakeven.measure.loop import Between
+
+    batch = max(1, spec.global_batch // mesh.data_ranks)
+
+    def act(update: int) -> None:
+        found[update] = accuracy(trainee, objective, data.test, mesh, batch)
+
+    return Between(due=lambda update: update % spec.evaluate_every == 0, act=act)
+
+
+def memory_gib(cuda: bool) -> dict[str, float | None]:
+    """This rank's peaks so far: host memory, and of a device what tensors took and what the allocator held."""
+    import torch
+
+    return {
+        "peak_rss_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB,
+        "peak_allocated_gib": torch.cuda.max_memory_allocated() / GIB if cuda else None,
+        "peak_reserved_gib": torch.cuda.max_memory_reserved() / GIB if cuda else None,
+    }
+
+
+def _marker(progress: Any, cuda: bool) -> Callable[[], None]:
+    """Notes an update as done, with the memory peaks so far, for a launcher that may outlive this rank."""
+    import torch
+
+    done = 0
+    device_gib = 0.0
+
+    def mark() -> None:
+        nonlocal done, device_gib
+        if cuda and done % DEVICE_MEMORY_EVERY == 0:
+            device_gib = torch.cuda.max_memory_reserved() / GIB
+        done += 1
+        progress.mark(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB, device_gib)
+
+    return mark
 
 
 def _library_facts(torch: Any, device: Any) -> dict[str, Any]:

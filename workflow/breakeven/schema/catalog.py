@@ -7,17 +7,6 @@ Objective = Literal["image-classification", "causal-lm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyMeta:
-    """How a strategy uses devices. ``options`` are the names its ``strategy_options`` may hold."""
-
-    name: str
-    title: str
-    max_devices: int | None = None
-    device_kinds: tuple[str, ...] = ("cpu", "cuda")
-    options: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadMeta:
     """A model family that is built from a config, so it needs no download."""
 
@@ -60,11 +49,6 @@ def _by_name(*items: Meta) -> dict[str, Meta]:
     return {item.name: item for item in items}
 
 
-STRATEGIES: dict[str, StrategyMeta] = _by_name(
-    StrategyMeta(name="single", title="one device, no parallelism", max_devices=1),
-    StrategyMeta(name="ddp", title="distributed data parallelism: a replica per device, gradients averaged"),
-)
-
 WORKLOADS: dict[str, WorkloadMeta] = _by_name(
     WorkloadMeta(
         name="mobilenet_v2",
@@ -85,6 +69,41 @@ WORKLOADS: dict[str, WorkloadMeta] = _by_name(
             "classifier_dropout_prob",
             "initializer_range",
             "layer_norm_eps",
+        ),
+    ),
+    WorkloadMeta(
+        name="resnet",
+        title="ResNet",
+        objective="image-classification",
+        data="digits",
+        config_keys=(
+            "norm",
+            "embedding_size",
+            "hidden_sizes",
+            "depths",
+            "layer_type",
+            "hidden_act",
+            "downsample_in_first_stage",
+            "downsample_in_bottleneck",
+        ),
+    ),
+    WorkloadMeta(
+        name="vit",
+        title="ViT",
+        objective="image-classification",
+        data="digits",
+        config_keys=(
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "hidden_act",
+            "hidden_dropout_prob",
+            "attention_probs_dropout_prob",
+            "initializer_range",
+            "layer_norm_eps",
+            "patch_size",
+            "qkv_bias",
         ),
     ),
     WorkloadMeta(

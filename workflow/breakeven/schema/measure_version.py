@@ -2,4 +2,4 @@
 
 #: Raised by hand when a change in the measured rooms (datasets, workloads, strategies, measure) can change a measured
 #: number; then every run is measured anew. tests/unit/test_measure_version.py holds the sources to it.
-MEASURE_VERSION = 1
+MEASURE_VERSION = 2

@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from breakeven.schema.spec import Json, Spec
 from breakeven.schema.status import Status
 
-RECORD_SCHEMA_VERSION = 1
+RECORD_SCHEMA_VERSION = 2
 
 #: Arrays in ``steps.npz``. R ranks, U updates; all empty along U where a run ended before its first update.
 STEP_ARRAYS = {
     "step_s": "(R, U) seconds from the end of one update to the end of the next, data wait and all waiting included",
     "data_wait_s": "(R, U) seconds of each step spent waiting for the batch",
     "sync_wait_s": "(R, U) seconds of each step spent in gradient synchronisation not hidden by compute; NaN: unknown",
+    "device_s": "(R, U) seconds of each step from its first kernel to its last, on the device's own clock; NaN on CPU",
     "loss": "(U,) mean training loss of the global batch, before the update",
-    "samples": "(U,) samples in the global batch",
+    "samples": "(U,) samples in the global batch; where all ranks read the same, one rank's",
     "tokens_padded": "(U,) tokens in the global batch, padding included; 0 for images",
     "tokens": "(U,) tokens without padding; 0 for images",
     "tokens_loss": "(U,) tokens that bear loss; 0 for images",
+    "evaluated_at": "(E,) updates made before each evaluation",
+    "accuracy": "(E,) share of held-out samples classified rightly, at each evaluation",
 }
 
 
@@ -58,6 +61,15 @@ class IdleCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateBytes:
+    """Bytes per rank of parameters, gradients and optimiser moments, once an update has been made."""
+
+    parameters: list[int] = field(default_factory=list)
+    gradients: list[int] = field(default_factory=list)
+    optimizer: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     run_id: str
     repeat: int
@@ -81,12 +93,19 @@ class Record:
     """Per rank, device memory held by the allocator (what runs out); empty on CPU."""
     parameters: int | None
     trainable_parameters: int | None
+    state_bytes: StateBytes
+    """As measured on each rank; empty where the run did not end."""
+    expected_state_bytes: StateBytes
+    """As the strategy's formula has it."""
     environment: Environment | None
     idle_check: IdleCheck
     lock_wait_s: float
     """Seconds waited for another measured run on this host."""
     attempts: int
     """How many times this run was started, this time included."""
+    start: Json = field(default_factory=dict)
+    """How the ranks were started: ``by`` (``torchrun`` or ``fork``), and of a fork server its ``generation`` and how
+    many runs it had served."""
     faults: Json = field(default_factory=dict)
     """Faults injected by a test; a record with any is never a point."""
     error: RunError | None = None
@@ -105,6 +124,8 @@ class Record:
         raw["status"] = Status(raw["status"])
         raw["spec"] = Spec.from_dict(raw["spec"])
         raw["environment"] = Environment(**raw["environment"]) if raw["environment"] else None
+        raw["state_bytes"] = StateBytes(**raw["state_bytes"])
+        raw["expected_state_bytes"] = StateBytes(**raw["expected_state_bytes"])
         raw["idle_check"] = IdleCheck(**raw["idle_check"])
         raw["error"] = RunError(**raw["error"]) if raw["error"] else None
         return cls(**raw)

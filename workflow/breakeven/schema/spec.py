@@ -8,11 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from breakeven.schema.catalog import DATASETS
+from breakeven.schema.degrees import resolve
 from breakeven.schema.measure_version import MEASURE_VERSION
+from breakeven.schema.strategies import find_strategy
 
 DeviceKind = Literal["cpu", "cuda"]
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16"]
 Optimizer = Literal["sgd", "adamw"]
+LearningRateRule = Literal["constant", "linear", "sqrt"]
+MemoryFormat = Literal["contiguous", "channels_last"]
+ResizeOn = Literal["device", "host"]
+Sampling = Literal["distributed", "replicated"]
+Control = Literal["", "no_sync", "no_update"]
 Json = dict[str, Any]
 
 
@@ -55,23 +62,57 @@ class Spec:
 
     workload: Workload
     strategy: str
+    """A file of ``breakeven/strategies``, or a product of some: ``fsdp*tp``."""
     strategy_options: Json = field(default_factory=dict)
+    degrees: dict[str, int] = field(default_factory=dict)
+    """Ranks along each axis of the strategy, but for the one that follows from the device count."""
     device_kind: DeviceKind
     device_model: str
     devices: int
     devices_per_node: int
     global_batch: int
     """Samples per optimiser update, over all devices."""
+    sampling: Sampling = "distributed"
+    """Whether each rank reads its own part of a global batch, or all read the same (as without a distributed sampler),
+    so that one rank's samples alone count as work."""
+    gradient_accumulation: int = 1
+    """Parts of a rank's batch that are run one after the other before gradients are exchanged."""
     precision: Precision = "fp32"
+    """``fp64``, ``fp32`` and ``tf32`` compute in that type; ``fp16`` and ``bf16`` by autocast over fp32 weights."""
     optimizer: Optimizer = "adamw"
     learning_rate: float = 1e-3
+    """At ``learning_rate_batch`` samples per update."""
+    learning_rate_rule: LearningRateRule = "constant"
+    """How it follows the global batch: not, in proportion, or by the square root."""
+    learning_rate_batch: int | None = None
+    """Needed by every rule but ``constant``."""
+    activation_checkpointing: bool = False
+    compile: bool = False
+    memory_format: MemoryFormat = "contiguous"
+    """NCHW or NHWC; image models alone."""
+    workers: int = 0
+    """Processes of each rank that load data; 0: the rank itself."""
+    prefetch_factor: int = 2
+    """Batches that each worker keeps ready."""
+    persistent_workers: bool = False
+    """Workers outlive an epoch."""
+    pin_memory: bool = False
+    non_blocking: bool = False
+    resize_on: ResizeOn = "device"
+    """Where small images are made large: after the copy to the device, or by whoever loads them."""
+    synthetic: bool = False
+    """The same few batches, already on the device: what remains is the device's own time."""
     updates: int = 40
     """Optimiser updates run, warm-up included."""
     min_warmup: int = 10
     """Updates dropped at least before the measured window."""
+    evaluate_every: int = 0
+    """Updates between evaluations on held-out data, outside the measured time; 0: never."""
     seed: int = 0
     timed: bool = True
     """False where more ranks than devices run (``oversubscribe``): losses count, times do not."""
+    control: Control = ""
+    """What is deliberately done wrong, so that the comparison of losses is seen to catch it."""
     measure_version: int = MEASURE_VERSION
 
     @property
@@ -82,6 +123,27 @@ class Spec:
     @property
     def nodes(self) -> int:
         return -(-self.devices // self.devices_per_node)
+
+    @property
+    def ranks(self) -> int:
+        """Processes: one per device, but for a strategy that drives all from one."""
+        return 1 if find_strategy(self.strategy).one_process else self.devices
+
+    @property
+    def evaluations(self) -> int:
+        return self.updates // self.evaluate_every if self.evaluate_every else 0
+
+    @property
+    def resolved_degrees(self) -> dict[str, int]:
+        """Ranks along every axis of the strategy, outermost first."""
+        return resolve(find_strategy(self.strategy).axes, self.devices, self.degrees)
+
+    @property
+    def scaled_learning_rate(self) -> float:
+        """At this run's global batch."""
+        ratio = self.global_batch / (self.learning_rate_batch or self.global_batch)
+        power = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}[self.learning_rate_rule]
+        return float(self.learning_rate * ratio**power)
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, so that equal specs are equal text."""
@@ -139,4 +201,5 @@ def data_part(workload: Workload) -> Workload:
 
 def data_id(workload: Workload) -> str:
     """The name of the prepared data a workload reads: what changes the prepared bytes is in its digest."""
-    return f"{slug(workload.data.name)}-{digest(dataclasses.asdict(data_part(workload)))}"
+    what = dataclasses.asdict(data_part(workload)) | {"measure_version": MEASURE_VERSION}
+    return f"{slug(workload.data.name)}-{digest(what)}"

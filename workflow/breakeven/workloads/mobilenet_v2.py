@@ -5,9 +5,8 @@ from typing import Any
 from breakeven.datasets.batches import Data, Images
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Workload
-
-#: Groups of a GroupNorm that replaces a BatchNorm2d, at most; fewer where the channels do not divide.
-GROUPS = 8
+from breakeven.workloads.anatomy import Anatomy
+from breakeven.workloads.norms import choose_norm
 
 
 def build(workload: Workload, data: Data) -> Any:
@@ -22,23 +21,19 @@ def build(workload: Workload, data: Data) -> Any:
 
     if not isinstance(data, Images):
         raise UserError(f"mobilenet_v2 needs images, but data set {workload.data.name!r} is text.")
-    config = dict(workload.config)
-    norm = config.pop("norm", "batch")
-    if norm not in ("batch", "group"):
-        raise UserError(f"mobilenet_v2: norm {norm!r} is unknown. Use 'batch' or 'group'.")
+    config, norm = choose_norm(workload)
     settings = {"num_labels": data.classes, "image_size": workload.image_size, **config}
-    model = MobileNetV2ForImageClassification(MobileNetV2Config(**settings))
-    return with_group_norm(model) if norm == "group" else model
+    return norm(MobileNetV2ForImageClassification(MobileNetV2Config(**settings)))
 
 
-def with_group_norm(model: Any) -> Any:
-    """Every BatchNorm2d replaced by a GroupNorm of as many channels. GroupNorm starts at 1 and 0: no random draw."""
+def anatomy(model: Any) -> Anatomy:
+    return Anatomy(blocks=tuple(f"mobilenet_v2.layer.{i}" for i in range(len(model.mobilenet_v2.layer))), pieces=pieces)
+
+
+def pieces(model: Any) -> list[Any]:
+    """Stem, each block, and what turns the last features into logits."""
     from torch import nn
 
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.BatchNorm2d):
-                channels = child.num_features
-                groups = max(g for g in range(1, GROUPS + 1) if channels % g == 0)
-                setattr(module, name, nn.GroupNorm(groups, channels, eps=child.eps))
-    return model
+    body = model.mobilenet_v2
+    tail = nn.Sequential(body.conv_1x1, body.pooler, nn.Flatten(), model.dropout, model.classifier)
+    return [body.conv_stem, *body.layer, tail]

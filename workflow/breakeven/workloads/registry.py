@@ -5,27 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.datasets.batches import Data
+from breakeven.schema.catalog import WORKLOADS
 from breakeven.schema.spec import Spec
-
-#: Family name to the module whose ``build(workload, data)`` makes it. Imported only when asked for: start-up is paid by
-#: every run.
-FAMILIES = {
-    "mobilenet_v2": "breakeven.workloads.mobilenet_v2",
-    "llama": "breakeven.workloads.llama",
-}
+from breakeven.workloads.anatomy import Anatomy, bare
 
 #: Technique name to the module whose ``apply(model, options)`` turns a model into what is trained.
 TECHNIQUES = {"lora": "breakeven.workloads.lora"}
 
 
 def build_model(spec: Spec, data: Data, model_dir: Path | None) -> Any:
-    """The ``nn.Module`` to train, on the CPU, in fp32, with weights that depend on the spec's seed alone."""
+    """The ``nn.Module`` to train, on the CPU, with weights that depend on the spec's seed alone; in fp32, or fp64."""
     import torch
 
     workload = spec.workload
     torch.manual_seed(spec.seed)
-    if workload.model in FAMILIES:
-        model = importlib.import_module(FAMILIES[workload.model]).build(workload, data)
+    if workload.model in WORKLOADS:
+        model = _family(workload.model).build(workload, data)
     else:
         from breakeven.workloads import pretrained
 
@@ -33,4 +28,30 @@ def build_model(spec: Spec, data: Data, model_dir: Path | None) -> Any:
     if workload.technique != "full":
         technique = importlib.import_module(TECHNIQUES[workload.technique])
         model = technique.apply(model, workload.technique_options)
+    if spec.precision == "fp64":
+        model = model.double()
+    if spec.memory_format == "channels_last":
+        model = model.to(memory_format=torch.channels_last)
     return model.train()
+
+
+def anatomy(model: Any) -> Anatomy:
+    """What the model's family tells of it; of another model, the longest list of layers in it as its blocks."""
+    family = bare(model).config.model_type
+    if family in WORKLOADS:
+        found: Anatomy = _family(family).anatomy(bare(model))
+        return found
+    return Anatomy(blocks=longest_list(bare(model)))
+
+
+def longest_list(model: Any) -> tuple[str, ...]:
+    from torch import nn
+
+    lists = {name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
+    longest = max(lists, key=lambda name: len(lists[name]), default=None)
+    return tuple(f"{longest}.{i}" for i in range(len(lists[longest]))) if longest else ()
+
+
+def _family(name: str) -> Any:
+    """Imported only when asked for: start-up is paid by every run."""
+    return importlib.import_module(f"breakeven.workloads.{name}")
