@@ -14,10 +14,11 @@ from breakeven.config.load import closest, explain
 from breakeven.config.machine import Machine
 from breakeven.config.models import MeasuredStudy, RunSettings, Sweep, WorkloadConfig
 from breakeven.config.series import differing, held_equal, series_names
-from breakeven.schema.catalog import DATASETS, STRATEGIES, TECHNIQUES, WORKLOADS, Objective
+from breakeven.schema.catalog import DATASETS, TECHNIQUES, WORKLOADS, Objective
 from breakeven.schema.errors import UserError
 from breakeven.schema.point import Scaling
 from breakeven.schema.spec import DataSource, Json, Spec, Workload, digest, run_id, slug
+from breakeven.schema.strategies import Product, find_strategy
 
 #: Far more than anyone measures, and still planned in seconds.
 MAX_CELLS = 10_000
@@ -259,8 +260,8 @@ def _rows(
         if settings.devices != "auto":
             yield row, settings
             continue
-        strategy = STRATEGIES.get(settings.strategy)
-        limit = min(study.max_devices, machine.devices, strategy.max_devices or study.max_devices if strategy else 1)
+        strategy = _strategy(settings.strategy, f"{place}: sweep '{name}', {row}")
+        limit = min(study.max_devices, machine.devices, strategy.max_devices or study.max_devices)
         for devices in powers_of_two(limit):
             yield f"{row} at {devices} devices", settings.model_copy(update={"devices": devices})
 
@@ -291,11 +292,16 @@ def _excluded(settings: RunSettings, exclude: list[Json], matched: list[int]) ->
     return hit
 
 
+def _strategy(text: str, where: str) -> Product:
+    try:
+        return find_strategy(text)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
 def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Machine, where: str) -> Spec:
-    strategy = STRATEGIES.get(settings.strategy)
+    strategy = _strategy(settings.strategy, where)
     devices = int(settings.devices)
-    if strategy is None:
-        raise UserError(f"{where}: strategy '{settings.strategy}' is unknown. {closest(settings.strategy, STRATEGIES)}")
     for option in settings.strategy_options:
         if option not in strategy.options:
             known = closest(option, strategy.options) if strategy.options else "It takes none."
@@ -311,8 +317,6 @@ def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Mach
             f"({machine.nodes} node(s) of {machine.devices_per_node} x {machine.device_model}). "
             f"Use at most {machine.devices}, or a platform with more (config/platforms/)."
         )
-    if machine.device_kind not in strategy.device_kinds:
-        raise UserError(f"{where}: strategy '{strategy.name}' does not run on {machine.device_kind}.")
     spec = Spec(
         workload=workload,
         strategy=settings.strategy,

@@ -27,6 +27,10 @@ def _number(value: Any) -> bool:
     return _whole(value) or isinstance(value, float)
 
 
+def _wholes(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_whole(item) and item >= 1 for item in value)
+
+
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item for item in value)
 
@@ -38,6 +42,8 @@ FRACTION = Kind("a number from 0 to below 1", lambda value: _number(value) and 0
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TEXT = Kind("text", lambda value: isinstance(value, str) and bool(value))
 TEXTS = Kind("text or a list of texts", lambda value: TEXT.holds(value) or _texts(value))
+WHOLES = Kind("a list of whole numbers of at least 1", _wholes)
+LAYER = Kind("'basic' or 'bottleneck'", lambda value: value in ("basic", "bottleneck"))
 NORM = Kind("'batch' or 'group'", lambda value: value in ("batch", "group"))
 KEYS = Kind("keys with values", lambda value: isinstance(value, dict))
 
@@ -46,6 +52,9 @@ Rules = tuple[tuple[str, Kind], ...]
 #: ``workload.config`` of a family: the first pattern that fits a key says what it holds.
 CONFIG: Rules = (
     ("*_size", WHOLE),
+    ("hidden_sizes", WHOLES),
+    ("depths", WHOLES),
+    ("layer_type", LAYER),
     ("num_*", WHOLE),
     ("head_dim", WHOLE),
     ("min_depth", WHOLE),
@@ -56,10 +65,12 @@ CONFIG: Rules = (
     ("expand_ratio", POSITIVE),
     ("*_norm_eps", POSITIVE),
     ("initializer_range", POSITIVE),
-    ("classifier_dropout_prob", FRACTION),
+    ("*_dropout_prob", FRACTION),
     ("attention_dropout", FRACTION),
     ("attention_bias", FLAG),
     ("mlp_bias", FLAG),
+    ("qkv_bias", FLAG),
+    ("downsample_in_*", FLAG),
     ("tie_word_embeddings", FLAG),
     ("first_layer_is_expansion", FLAG),
     ("finegrained_output", FLAG),
