@@ -14,7 +14,7 @@ rule measure_run:
     conda:
         "../../envs/measure.yaml"
     # Asked of a batch system; the launcher takes neither count from here, since Snakemake caps both in silence.
-    threads: lambda w: PLAN.specs[w.run_id].devices
+    threads: lambda w: PLAN.spec(w.run_id).devices
     resources:
         machine=100,
         # Limits are resources, not parameters: raising one must not measure again. The launcher ends a run itself,

@@ -18,6 +18,7 @@ from breakeven.config.models import Config, MeasuredStudy, MlperfStudy, PointsSt
 from breakeven.config.places import Places
 from breakeven.config.sweep import Cell, cells, workload_title
 from breakeven.config.yamlfile import YamlFile
+from breakeven.head.equivalence import TIMEOUT_MIN, checks
 from breakeven.head.rounds import ROUNDS, RoundPlan, Rounds, rule_files
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, data_part, slug
@@ -93,23 +94,27 @@ class Plan:
         """A regular expression that matches the names of the studies of one source and nothing else."""
         return "|".join(re.escape(study.name) for study in self.of(source)) or "(?!)"
 
+    def spec(self, run: str) -> Spec:
+        """Of a study's run, or of one that the equivalence table asks for and no study."""
+        return self.specs[run] if run in self.specs else checks().specs[run]
+
     def spec_json(self, run: str) -> str:
-        return self.specs[run].to_json()
+        return self.spec(run).to_json()
 
     def timeout_min(self, run: str) -> int:
-        return self.owner[run].timeout_min
+        return self.owner[run].timeout_min if run in self.owner else TIMEOUT_MIN
 
     def gpus(self, run: str) -> int | None:
         """GPUs to ask a batch system for; None (no such resource) for a run on CPU cores."""
-        spec = self.specs[run]
+        spec = self.spec(run)
         return spec.devices if spec.device_kind == "cuda" else None
 
     def data_path(self, run: str) -> str:
-        return f"results/data/{data_id(self.specs[run].workload)}.npz"
+        return f"results/data/{data_id(self.spec(run).workload)}.npz"
 
     def run_inputs(self, wildcards: Any) -> dict[str, str]:
         """What a measured run reads. Ancient: the content is in the run's identity, its date means nothing."""
-        spec = self.specs[wildcards.run_id]
+        spec = self.spec(wildcards.run_id)
         inputs = {"data": ancient(self.data_path(wildcards.run_id))}
         if is_hub(spec):
             inputs["model"] = ancient(model_dir(spec))
@@ -117,24 +122,29 @@ class Plan:
 
     def data_inputs(self, wildcards: Any) -> dict[str, str]:
         """A fetched model brings its tokenizer; nothing else is an input (workflow/rules/data.smk says why)."""
-        spec = self.specs[self.data_runs()[wildcards.data_id]]
+        spec = self.spec(self.run_of_data(wildcards.data_id))
         return {"model": ancient(model_dir(spec))} if is_hub(spec) else {}
 
     def data_arguments(self, name: str) -> str:
         """Quoted for the shell."""
-        run = self.data_runs()[name]
-        arguments = ["--workload", canonical_json(dataclasses.asdict(data_part(self.specs[run].workload)))]
-        if file := self.owner[run].data_file:
+        run = self.run_of_data(name)
+        arguments = ["--workload", canonical_json(dataclasses.asdict(data_part(self.spec(run).workload)))]
+        if run in self.owner and (file := self.owner[run].data_file):
             arguments += ["--file", file]
         return shlex.join(arguments + self.model_arguments(run))
 
     def model_arguments(self, run: str) -> list[str]:
-        folder = model_dir(self.specs[run])
+        folder = model_dir(self.spec(run))
         return ["--model-dir", folder] if folder else []
 
     def data_runs(self) -> dict[str, str]:
         """Each data id and one run that reads it."""
         return {data_id(spec.workload): run for run, spec in self.specs.items()}
+
+    def run_of_data(self, name: str) -> str:
+        """A run that reads these prepared data."""
+        runs = self.data_runs()
+        return runs[name] if name in runs else checks().run_of_data(name)
 
     def hub_models(self) -> dict[str, list[str]]:
         """Folder name of each hub model, and the arguments that fetch it."""
@@ -142,6 +152,8 @@ class Plan:
 
     def priority(self, run: str, repeat: int) -> int:
         """Blocked random order: all first repeats in random order, then all second ones. Higher runs first."""
+        if run not in self.specs:
+            return 0
         shuffled = random.Random(f"{self.config.order_seed}-{repeat}")  # noqa: S311  an order, not a secret
         order = sorted(self.specs)
         shuffled.shuffle(order)
