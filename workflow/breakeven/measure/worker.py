@@ -136,7 +136,7 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
         feed=feed(data, objective, parts, spec, device),
         accumulation=spec.gradient_accumulation,
         clock=clock_for(device.type, spec.updates, spec.evaluations),
-        mark=_marker(progress, cuda),
+        mark=marker(progress, cuda),
         faults=Faults.of_rank(rank, spec.control),
         between=_evaluation(spec, trainee, objective, data, mesh, evaluations) if spec.evaluate_every else None,
     )
@@ -211,7 +211,7 @@ def memory_gib(cuda: bool) -> dict[str, float | None]:
     }
 
 
-def _marker(progress: Any, cuda: bool) -> Callable[[], None]:
+def marker(progress: Any, cuda: bool) -> Callable[[], None]:
     """Notes an update as done, with the memory peaks so far, for a launcher that may outlive this rank."""
     import torch
 
