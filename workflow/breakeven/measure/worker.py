@@ -173,12 +173,13 @@ def set_precision(torch: Any, spec: Spec) -> None:
 
 def _shares(batches: Any, data: Any, spec: Spec, mesh: Any) -> tuple[list[Any], list[Any]]:
     """This rank's samples of each update, and each update's work over all ranks."""
-    plan = batches.schedule(data, global_batch=spec.global_batch, updates=spec.updates, seed=spec.seed)
-    if spec.sampling == "replicated":
-        everyones = [batches.rank_part(indices, 0, mesh.data_ranks) for indices in plan]
-        return everyones, [data.work(indices) for indices in everyones]
-    parts = [batches.rank_part(indices, mesh.data_rank, mesh.data_ranks) for indices in plan]
-    return parts, [data.work(indices) for indices in plan]
+    replicated = spec.sampling == "replicated"
+    batch = spec.global_batch // (mesh.data_ranks if replicated else 1)
+    plan = batches.schedule(data, global_batch=batch, updates=spec.updates, seed=spec.seed)
+    work = [data.work(indices) for indices in plan]
+    if replicated:  # every rank goes through the data by itself, as one device with this batch does
+        return plan, work
+    return [batches.rank_part(indices, mesh.data_rank, mesh.data_ranks) for indices in plan], work
 
 
 def _optimizer(torch: Any, spec: Spec) -> tuple[type, dict[str, Any], int]:
