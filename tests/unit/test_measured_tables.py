@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 
 from breakeven.head.forecast import forecast
 from breakeven.metrics.run import own_step_s, run_step_s, window
-from breakeven.metrics.table import equivalence_table, runs_table
+from breakeven.metrics.same_work import equivalence_table
+from breakeven.metrics.table import runs_table
 from breakeven.points.records import record_points
 from breakeven.records.load import Run, load_run
 from breakeven.schema.errors import UserError
-from breakeven.schema.record import Environment, IdleCheck, Record, RunError
+from breakeven.schema.record import Environment, IdleCheck, Record, RunError, StateBytes
 from breakeven.schema.spec import DataSource, Spec, Workload, run_id
 from breakeven.schema.status import Status
 
 TEXT = Workload(model="llama", data=DataSource(name="chat-en"), sequence_length=16)
-WORKLOAD = Workload(model="mobilenet_v2", config={"norm": "group"}, data=DataSource(name="digits"), image_size=32)
+WORKLOAD = Workload(
+    model="mobilenet_v2", config={"norm": "group", "classifier_dropout_prob": 0.0}, data=DataSource(name="digits"),
+    image_size=32,
+)  # fmt: skip
 
 
 def spec(strategy: str = "ddp", devices: int = 2, **changes: object) -> Spec:
@@ -37,7 +41,8 @@ def run(spec: Spec, step_s: np.ndarray, losses: list[float] | None = None, **cha
     record = Record(
         run_id=run_id(spec), repeat=1, status=Status.OK, spec=spec, started_at="2026-01-01T00:00:00Z", elapsed_s=12.0,
         rank_start_s=6.0, epoch_samples=1500, epoch_tokens=None, peak_rss_gib=[0.4, 0.5], peak_allocated_gib=[],
-        peak_reserved_gib=[], parameters=10, trainable_parameters=10,
+        peak_reserved_gib=[], parameters=10, trainable_parameters=10, state_bytes=StateBytes(),
+        expected_state_bytes=StateBytes(),
         environment=Environment(
             host="h", device_model="a CPU", driver=None, power_limit_w=None, torch_version="2.13.0", measure_sources="x"
         ),
@@ -48,11 +53,14 @@ def run(spec: Spec, step_s: np.ndarray, losses: list[float] | None = None, **cha
         "step_s": step_s,
         "data_wait_s": np.zeros_like(step_s),
         "sync_wait_s": np.zeros_like(step_s),
+        "device_s": np.full_like(step_s, np.nan),
         "loss": np.array(losses if losses is not None else [1.0] * updates, dtype=float),
         "samples": np.full(updates, 8.0),
         "tokens_padded": np.zeros(updates),
         "tokens": np.zeros(updates),
         "tokens_loss": np.zeros(updates),
+        "evaluated_at": np.empty(0),
+        "accuracy": np.empty(0),
     }
     return Run(dataclasses.replace(record, **changes), steps, Path("record.json"))
 
@@ -182,7 +190,88 @@ def test_losses_are_compared_with_the_single_device_run_of_the_same_work() -> No
 
 def test_without_a_single_device_run_the_comparison_says_so() -> None:
     rows = equivalence_table("s", [run(spec(), steps())])
-    assert rows["note"].tolist() == ["no single-device run of the same batch to compare with"]
+    assert rows["note"].tolist() == ["no single-device run of the same samples to compare with"]
+
+
+def accurate(spec: Spec, evaluated_at: list[int], accuracy: list[float]) -> Run:
+    one = run(spec, steps())
+    return dataclasses.replace(
+        one, steps=one.steps | {"evaluated_at": np.array(evaluated_at), "accuracy": np.array(accuracy)}
+    )
+
+
+def test_the_target_is_reached_where_an_evaluation_first_sees_it() -> None:
+    one = accurate(spec(), [5, 10, 15, 20], [0.5, 0.98, 0.97, 0.99])
+    row = runs_table("s", "M", {one.record.run_id: "series"}, [one], target_accuracy=0.98).iloc[0]
+    assert (row["accuracy"], row["accuracy_best"]) == (0.99, 0.99)
+    assert (row["updates_to_target"], row["samples_to_target"]) == (10, 80)
+    assert row["epochs_to_target"] == pytest.approx(80 / 1500)
+    assert row["time_to_target_s"] == pytest.approx(1.0)
+
+
+def test_a_target_that_no_evaluation_saw_is_not_reached() -> None:
+    one = accurate(spec(), [10, 20], [0.5, 0.97])
+    row = runs_table("s", "M", {one.record.run_id: "series"}, [one], target_accuracy=0.98).iloc[0]
+    assert row["accuracy"] == 0.97
+    assert pd.isna(row["updates_to_target"])
+
+
+def test_host_bound_is_the_share_of_the_wall_that_the_device_did_not_work() -> None:
+    one = run(spec(), steps())
+    on_cuda = dataclasses.replace(one, steps=one.steps | {"device_s": steps(seconds=0.075)})
+    assert table([on_cuda]).iloc[0]["host_bound_share"] == pytest.approx(0.25)
+    assert pd.isna(table([one]).iloc[0]["host_bound_share"])
+
+
+def test_every_setting_of_a_spec_has_a_column_by_the_users_name() -> None:
+    fields = {field.name for field in dataclasses.fields(Spec)} - {"workload", "device_kind", "devices_per_node"}
+    assert fields <= set(table([run(spec(), steps())]).columns)
+    row = table([run(spec("fsdp", strategy_options={"offload": True}, precision="bf16"), steps())]).iloc[0]
+    assert (row["strategy_options"], row["degrees"]) == ('{"offload":true}', '{"shard":2}')
+    assert (row["precision"], row["image_size"], row["data"], row["batch_per_device"]) == ("bf16", 32, "digits", 4)
+
+
+def test_the_state_of_the_fullest_rank_is_told_and_whether_it_is_the_formulas() -> None:
+    measured = StateBytes(parameters=[40, 44], gradients=[40, 40], optimizer=[80, 88])
+    row = table([run(spec(), steps(), state_bytes=measured, expected_state_bytes=measured)]).iloc[0]
+    assert (row["parameter_bytes"], row["optimizer_bytes"], row["state_bytes_as_expected"]) == (44, 88, True)
+    less = dataclasses.replace(measured, gradients=[40, 41])
+    other = table([run(spec(), steps(), state_bytes=less, expected_state_bytes=measured)]).iloc[0]
+    assert not other["state_bytes_as_expected"]
+    assert table([run(spec(), steps())]).iloc[0]["state_bytes_as_expected"] is None
+
+
+def test_where_all_ranks_read_the_same_one_device_is_compared_that_reads_it_too() -> None:
+    half = run(dataclasses.replace(spec("single", 1), global_batch=4), steps(1))
+    (row,) = equivalence_table("s", [half, run(spec(sampling="replicated"), steps())]).to_dict("records")
+    assert row["reference_run_id"] == half.record.run_id
+    assert row["note"] == "every rank reads the same 4 samples: 8 read, 4 counted"
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "note"),
+    [
+        ("mobilenet_v2", {}, "batch normalisation sees each part of the batch on its own and dropout draws anew"),
+        ("resnet", {}, "batch normalisation sees each part of the batch on its own: losses differ by design"),
+        ("vit", {"hidden_dropout_prob": 0.1}, "dropout draws anew for each part of the batch: losses differ by design"),
+        ("resnet", {"norm": "group"}, ""),
+        ("vit", {}, ""),
+    ],
+)
+def test_what_makes_losses_differ_by_design_is_told_of_every_image_family(model: str, config: dict, note: str) -> None:
+    workload = dataclasses.replace(WORKLOAD, model=model, config=config)
+    pair = [run(dataclasses.replace(spec(*kind), workload=workload), steps()) for kind in (("single", 1), ("ddp", 2))]
+    (found,) = equivalence_table("s", pair)["note"]
+    assert found.startswith(note)
+    assert bool(found) == bool(note)
+
+
+def test_a_low_precision_is_compared_with_itself_where_one_device_has_it() -> None:
+    fp32, bf16 = spec("single", 1), spec("single", 1, precision="bf16")
+    rows = equivalence_table("s", [run(one, steps(one.devices)) for one in (fp32, bf16, spec(precision="bf16"))])
+    assert rows["reference_run_id"].tolist() == [run_id(fp32), run_id(bf16)]
+    rows = equivalence_table("s", [run(one, steps(one.devices)) for one in (fp32, spec(precision="bf16"))])
+    assert rows["note"].tolist() == ["bf16 rounds otherwise than fp32: losses differ by design"]
 
 
 def test_points_of_runs_that_are_missing_failed_or_not_timed() -> None:

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from breakeven.metrics.table import equivalence_table, runs_table
+from breakeven.metrics.same_work import equivalence_table
+from breakeven.metrics.table import runs_table
 from breakeven.records.load import load_run
 from breakeven.schema.command import command
 from breakeven.schema.files import write_text
@@ -28,7 +29,8 @@ def main() -> None:
         for repeat in range(1, plan["repeats"] + 1)
         if (folder := args.runs / run_id / f"r{repeat}").is_dir()
     ]
-    table = runs_table(plan["study"], plan["workloads"][0], series, runs)
+    target = (plan.get("settings") or {}).get("target_accuracy")
+    table = runs_table(plan["study"], plan["workloads"][0], series, runs, target)
     write_text(args.table, table.to_csv(index=False))
     write_text(args.equivalence, equivalence_table(plan["study"], runs).to_csv(index=False))
 

@@ -69,5 +69,12 @@ def window(run: Run) -> Window | None:
     return Window(dropped=dropped, step_s=kept, work=float(work.sum()), stationary=stationary(kept))
 
 
+def reached(evaluated_at: Array, accuracy: Array, target: float | None) -> int | None:
+    """Updates made when an evaluation first saw the target; None where none did, or there is no target."""
+    if target is None or not (hits := np.flatnonzero(accuracy >= target)).size:
+        return None
+    return int(evaluated_at[hits[0]])
+
+
 def _all_positive(values: Array | np.float64) -> bool:
     return bool(np.all(np.isfinite(values) & (values > 0)))

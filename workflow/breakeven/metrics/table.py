@@ -1,40 +1,70 @@
-"""Tables over a study's runs: ``runs.csv`` and ``equivalence.csv``."""
+"""A study's runs as a table: ``runs.csv``, a row per record whatever its status, a column per setting and number."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from breakeven.metrics.run import own_step_s, window
+from breakeven.metrics.run import own_step_s, reached, window
 from breakeven.records.load import Run
-from breakeven.schema.spec import Spec
+from breakeven.schema.record import StateBytes
+from breakeven.schema.spec import Spec, canonical_json
 
+#: Fields of a spec that say where a run was made, or stand among the other columns under a name of their own.
+_ELSEWHERE = frozenset({
+    "workload", "strategy", "devices", "global_batch", "device_kind", "device_model", "devices_per_node",
+    "measure_version",
+})  # fmt: skip
+#: One column per setting, named as a user writes it; a field that a spec gets later is a column too.
+SETTINGS = [
+    "model", "technique", "data", "image_size", "sequence_length", "batch_per_device",
+    *(field.name for field in dataclasses.fields(Spec) if field.name not in _ELSEWHERE),
+]  # fmt: skip
 RUN_COLUMNS = [
     "study", "run_id", "series", "workload", "strategy", "devices", "global_batch", "repeat", "status",
     "step_time_ms", "step_time_ms_p10", "step_time_ms_p90", "throughput", "unit", "window_s", "window_s_se",
-    "window_work", "epoch_work", "warmup_dropped", "stationary", "data_wait_share", "sync_wait_share",
-    "slowest_rank_excess", "peak_rss_gib", "peak_allocated_gib", "peak_reserved_gib", "parameters",
-    "trainable_parameters", "loss_first", "loss_last", "idle", "busy_cores", "lock_wait_s", "attempts",
-    "error_rank", "error", "log", "elapsed_s", "started_at", "host", "device_model", "driver", "power_limit_w",
-    "torch_version", "measure_version", "measure_sources", "faults",
+    "window_work", "window_steps", "epoch_work", "warmup_dropped", "stationary", "data_wait_share", "sync_wait_share",
+    "host_bound_share", "slowest_rank_excess", "peak_rss_gib", "peak_allocated_gib", "peak_reserved_gib", "parameters",
+    "trainable_parameters", "parameter_bytes", "gradient_bytes", "optimizer_bytes", "state_bytes_as_expected",
+    "loss_first", "loss_last", "accuracy", "accuracy_best", "updates_to_target", "samples_to_target",
+    "epochs_to_target", "time_to_target_s", "idle", "busy_cores", "lock_wait_s", "attempts", "error_rank", "error",
+    "log", "elapsed_s", "rank_start_s", "launched_by", "server_generation", "started_at", "host", "device_model",
+    "driver", "power_limit_w", "torch_version", "measure_version", "measure_sources", "faults", *SETTINGS,
 ]  # fmt: skip
-EQUIVALENCE_COLUMNS = [
-    "study", "run_id", "strategy", "devices", "reference_run_id", "updates", "max_abs_loss_difference", "note",
-]  # fmt: skip
-#: Updates whose losses are compared: enough to show a wrong gradient, few enough that rounding has not grown.
-COMPARED = 5
 
 
-def runs_table(study: str, workload: str, series: dict[str, str], runs: list[Run]) -> pd.DataFrame:
+def runs_table(
+    study: str, workload: str, series: dict[str, str], runs: list[Run], target_accuracy: float | None = None
+) -> pd.DataFrame:
     """One row per record, whatever its status. ``series`` names each run id's curve."""
-    return pd.DataFrame([_row(study, workload, series, run) for run in runs], columns=RUN_COLUMNS)
+    rows = [_row(study, workload, series, run, target_accuracy) for run in runs]
+    return pd.DataFrame(rows, columns=RUN_COLUMNS)
 
 
-def _row(study: str, workload: str, series: dict[str, str], run: Run) -> dict[str, Any]:
+def settings(spec: Spec) -> dict[str, Any]:
+    """Every setting of a spec by the user's name, degrees as they came out; what holds several is canonical JSON."""
+    workload = spec.workload
+    values = {name: getattr(spec, name) for name in SETTINGS if hasattr(spec, name)} | {
+        "model": workload.model,
+        "technique": workload.technique,
+        "data": workload.data.name,
+        "image_size": workload.image_size,
+        "sequence_length": workload.sequence_length,
+        "batch_per_device": spec.local_batch,
+        "degrees": spec.resolved_degrees,
+    }
+    return {
+        name: (canonical_json(value) if value else "") if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+
+
+def _row(study: str, workload: str, series: dict[str, str], run: Run, target: float | None) -> dict[str, Any]:
     record, spec = run.record, run.record.spec
     text = spec.workload.sequence_length is not None
     losses = run.steps["loss"]
-    row: dict[str, Any] = {
+    row: dict[str, Any] = settings(spec) | {
         "study": study,
         "run_id": record.run_id,
         "series": series[record.run_id],
@@ -58,10 +88,14 @@ def _row(study: str, workload: str, series: dict[str, str], run: Run) -> dict[st
         "lock_wait_s": record.lock_wait_s,
         "attempts": record.attempts,
         "elapsed_s": record.elapsed_s,
+        "rank_start_s": record.rank_start_s,
+        "launched_by": record.start.get("by", ""),
+        "server_generation": record.start.get("generation"),
         "started_at": record.started_at,
         "measure_version": spec.measure_version,
         "faults": ", ".join(sorted(record.faults)),
     }
+    row |= _state(record.state_bytes, record.expected_state_bytes) | _accuracy(run, target)
     if record.error:
         row |= {"error_rank": record.error.rank, "error": record.error.message, "log": record.error.log}
     if record.environment:
@@ -77,6 +111,7 @@ def _row(study: str, workload: str, series: dict[str, str], run: Run) -> dict[st
             "window_s": measured.seconds,
             "window_s_se": measured.seconds_se(f"{record.run_id}/{record.repeat}"),
             "window_work": measured.work,
+            "window_steps": len(measured.step_s),
             "warmup_dropped": measured.dropped,
             "stationary": measured.stationary,
         }
@@ -84,68 +119,47 @@ def _row(study: str, workload: str, series: dict[str, str], run: Run) -> dict[st
 
 
 def _times(run: Run, dropped: int) -> dict[str, float]:
-    """Shares of the step time: waiting for data and for gradients (mean over ranks), and the slowest rank's excess."""
+    """Shares of the step time: waiting for data and for gradients, the device having nothing to do (mean over ranks);
+    and the slowest rank's excess."""
     step_s = run.steps["step_s"][:, dropped:]
     own = own_step_s(step_s, run.steps["sync_wait_s"][:, dropped:]).sum(axis=1)
     return {
         "data_wait_share": float(run.steps["data_wait_s"][:, dropped:].sum() / step_s.sum()),
         "sync_wait_share": float(run.steps["sync_wait_s"][:, dropped:].sum() / step_s.sum()),
+        "host_bound_share": float(1 - run.steps["device_s"][:, dropped:].sum() / step_s.sum()),
         "slowest_rank_excess": float(own.max() / own.mean() - 1),
     }
 
 
-def _max(values: list[float]) -> float | None:
-    return max(values, default=None)
-
-
-def equivalence_table(study: str, runs: list[Run]) -> pd.DataFrame:
-    """The first losses of every run against the one-device run of the same work: the same seed must give the same."""
-    rows = []
-    references = {
-        _same_work(run): run for run in reversed(runs) if run.record.spec.strategy == "single" and _losses(run).size
+def _state(measured: StateBytes, expected: StateBytes) -> dict[str, Any]:
+    """Of the rank that holds most, and whether every rank holds what the strategy's formula says."""
+    return {
+        "parameter_bytes": _max(measured.parameters),
+        "gradient_bytes": _max(measured.gradients),
+        "optimizer_bytes": _max(measured.optimizer),
+        "state_bytes_as_expected": measured == expected if measured.parameters and expected.parameters else None,
     }
-    for run in runs:
-        spec = run.record.spec
-        reference = references.get(_same_work(run))
-        if run.record.repeat != 1 or spec.strategy == "single":
-            continue
-        row: dict[str, Any] = {
-            "study": study, "run_id": run.record.run_id, "strategy": spec.strategy, "devices": spec.devices, "note": "",
-        }  # fmt: skip
-        if reference is None:
-            row["note"] = "no single-device run of the same batch to compare with"
-        elif not _losses(run).size:
-            row["note"] = f"no losses: {run.record.status}"
-        else:
-            pair = [_losses(reference), _losses(run)]
-            updates = min(map(len, pair))
-            row |= {
-                "reference_run_id": reference.record.run_id,
-                "updates": updates,
-                "max_abs_loss_difference": float(np.abs(pair[0][:updates] - pair[1][:updates]).max()),
-            }
-            row["note"] = _differs_by_design(spec)
-        rows.append(row)
-    return pd.DataFrame(rows, columns=EQUIVALENCE_COLUMNS)
 
 
-def _differs_by_design(spec: Spec) -> str:
-    """What of a workload makes its losses depend on how many devices share the batch."""
-    config = spec.workload.config
-    if spec.workload.model != "mobilenet_v2" or spec.devices == 1:
-        return ""
-    reasons = []
-    if config.get("norm", "batch") == "batch":
-        reasons.append("batch normalisation sees each device's own batch")
-    if config.get("classifier_dropout_prob") != 0:
-        reasons.append("dropout draws on each device")
-    return f"{' and '.join(reasons)}: losses differ by design" if reasons else ""
+def _accuracy(run: Run, target: float | None) -> dict[str, Any]:
+    accuracy = run.steps["accuracy"]
+    if not accuracy.size:
+        return {}
+    row: dict[str, Any] = {"accuracy": accuracy[-1], "accuracy_best": accuracy.max()}
+    updates = reached(run.steps["evaluated_at"], accuracy, target)
+    if updates is None:
+        return row
+    samples = float(run.steps["samples"][:updates].sum())
+    return row | {
+        "updates_to_target": updates,
+        "samples_to_target": samples,
+        "epochs_to_target": samples / run.record.epoch_samples if run.record.epoch_samples else None,
+        # a run that is not timed, or was made to fail, has no times anywhere
+        "time_to_target_s": float(run.steps["step_s"][:, :updates].max(axis=0).sum())
+        if run.record.spec.timed and not run.record.faults
+        else None,
+    }
 
 
-def _losses(run: Run) -> Any:
-    return run.steps["loss"][:COMPARED]
-
-
-def _same_work(run: Run) -> tuple[Any, ...]:
-    spec = run.record.spec
-    return (repr(spec.workload), spec.global_batch, spec.optimizer, spec.learning_rate, spec.precision, spec.seed)
+def _max(values: list[Any]) -> Any:
+    return max(values, default=None)

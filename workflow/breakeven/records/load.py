@@ -34,7 +34,7 @@ def load_run(folder: Path) -> Run:
         raise UserError(f"{path}: the record of {place}, not of this folder. {REMEDY}")
     steps_path = folder / "steps.npz"
     steps = _steps(steps_path)
-    if wrong := _wrong_shape(steps, record.spec.devices):
+    if wrong := _wrong_shape(steps, record.spec.ranks):
         raise UserError(f"{steps_path}: not readable ({wrong}). {REMEDY}")
     return Run(record, steps, path)
 
@@ -60,11 +60,12 @@ def _said(error: Exception) -> str:
     return str(error).strip() or type(error).__name__
 
 
-def _wrong_shape(steps: Steps, devices: int) -> str:
-    """What is not (ranks, updates) or (updates,) as ``STEP_ARRAYS`` says; empty where all is."""
-    updates = steps["step_s"].shape[-1:]
+def _wrong_shape(steps: Steps, ranks: int) -> str:
+    """What is not (R, U), (U,) or (E,) as ``STEP_ARRAYS`` says; empty where all is."""
+    updates, evaluations = steps["step_s"].shape[-1:], steps["evaluated_at"].shape[-1:]
+    shapes = {"(R, U)": (ranks, *updates), "(U,)": updates, "(E,)": evaluations}
     for name, meaning in STEP_ARRAYS.items():
-        shape = (devices, *updates) if meaning.startswith("(R, U)") else updates
+        shape = shapes[meaning[: meaning.index(")") + 1]]
         if steps[name].shape != shape:
             return f"{name} has shape {steps[name].shape}, not {shape}"
     return ""
