@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m breakeven.datasets", description=__doc__)
     parser.add_argument("--workload", required=True, help="the workload as JSON, as it stands in a spec")
     parser.add_argument("--output", required=True, type=Path, help="the .npz file to write")
-    parser.add_argument("--file", type=Path, help="a JSONL file of one's own, for the data set 'jsonl'")
+    parser.add_argument("--file", type=Path, help="a JSONL file or a folder of images")
     parser.add_argument("--model-dir", type=Path, help="folder of a model that brings its own tokenizer")
     options = parser.parse_args(arguments)
     try:

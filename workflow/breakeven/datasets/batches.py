@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from breakeven.datasets.files import Files
 from breakeven.schema.errors import UserError
 
 IGNORED = -100
@@ -50,12 +51,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    images: NDArray[np.uint8]
+    images: NDArray[np.uint8] | Files
     """(N, H, W) or (N, H, W, 3)."""
     labels: NDArray[np.int64]
     """(N,)"""
     levels: int
     """The largest value of a pixel."""
+    classes: int
     test: "Images | None" = None
     """Held out: never trained on."""
 
@@ -66,10 +68,6 @@ class Images:
     @property
     def epoch_tokens(self) -> None:
         return None
-
-    @property
-    def classes(self) -> int:
-        return int(self.labels.max()) + 1
 
     def take(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         return {"images": self.images[indices], "labels": self.labels[indices]}
@@ -132,8 +130,8 @@ class Texts:
 Data = Images | Texts
 
 
-def read(path: Path, *, data_id: str, sequence_length: int | None) -> Data:
-    """Prepared data, checked to be what the run is named for.
+def read(path: Path, *, data_id: str, sequence_length: int | None, image_size: int | None = None) -> Data:
+    """Prepared data, checked to be what the run is named for. ``image_size`` is what files are decoded to.
 
     Raises UserError for a damaged file: that is no result of the run, so it must not become one.
     """
@@ -149,10 +147,8 @@ def read(path: Path, *, data_id: str, sequence_length: int | None) -> Data:
         raise UserError(
             f"{path}: holds data {found}, but the run needs {data_id}. Delete it, and it is prepared again."
         )
-    if "images" in arrays:
-        levels = int(arrays["levels"])
-        test = Images(arrays["test_images"], arrays["test_labels"], levels)
-        return Images(arrays["images"], arrays["labels"], levels, test)
+    if "labels" in arrays:
+        return _images(path, arrays, image_size)
     if sequence_length is None:
         raise UserError(f"{path}: text, but the workload names no sequence_length.")
     texts = Texts(
@@ -169,6 +165,23 @@ def read(path: Path, *, data_id: str, sequence_length: int | None) -> Data:
             f"Use {int(texts.prompt_lengths.min()) + 2} or more."
         )
     return texts
+
+
+def _images(path: Path, arrays: dict[str, NDArray[Any]], size: int | None) -> Images:
+    levels = int(arrays["levels"])
+    if "images" in arrays:
+        classes = int(arrays["labels"].max()) + 1
+        test = Images(arrays["test_images"], arrays["test_labels"], levels, classes)
+        return Images(arrays["images"], arrays["labels"], levels, classes, test)
+    root, classes = str(arrays["root"]), len(arrays["class_names"])
+    if size is None:
+        raise UserError(f"{path}: image files, but the workload names no image_size.")
+    if not Path(root).is_dir():
+        raise UserError(f"{path}: lists files of {root}, which is gone. Delete it, and it is prepared again.")
+    held_out = Files(root, arrays["test_names"], arrays["test_offsets"], size)
+    test = Images(held_out, arrays["test_labels"], levels, classes)
+    trained = Files(root, arrays["names"], arrays["offsets"], size)
+    return Images(trained, arrays["labels"], levels, classes, test)
 
 
 def schedule(data: Data, *, global_batch: int, updates: int, seed: int) -> list[NDArray[np.int64]]:

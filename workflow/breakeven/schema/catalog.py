@@ -29,12 +29,16 @@ class TechniqueMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetMeta:
-    """``samples`` is the size of the training split: one pass over it is an epoch."""
+    """A data set that comes with the project."""
 
     name: str
     title: str
     objective: Objective
     source: str
+    samples: int
+    """Of the training split: one pass over it is an epoch."""
+    sized: bool = False
+    """Made at the workload's image size, so that it is never resized."""
 
 
 class _Named(Protocol):
@@ -148,11 +152,33 @@ DATASETS: dict[str, DatasetMeta] = _by_name(
         title="handwritten digits, 8 x 8, ten classes",
         objective="image-classification",
         source="scikit-learn's load_digits (UCI optical recognition of handwritten digits)",
+        samples=1500,
+    ),
+    DatasetMeta(
+        name="digits-large",
+        title="handwritten digits drawn at the image size, distorted, textured and noisy, ten classes",
+        objective="image-classification",
+        source="made from scikit-learn's load_digits (UCI optical recognition of handwritten digits)",
+        samples=640,
+        sized=True,
     ),
     DatasetMeta(
         name="chat-en",
         title="English question-and-answer pairs",
         objective="causal-lm",
         source="chatterbot-corpus, data/english (BSD licence)",
+        samples=2361,
     ),
 )
+
+#: Data that do not come with the project, by the name a spec has for their source.
+OWN_DATA: dict[str, Objective] = {
+    "jsonl": "causal-lm",
+    "folder": "image-classification",
+    "hub": "image-classification",
+}
+
+
+def data_objective(name: str) -> Objective | None:
+    """What the data of a spec are for; None where no data have this name."""
+    return DATASETS[name].objective if name in DATASETS else OWN_DATA.get(name)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from breakeven.schema.catalog import DATASETS
+from breakeven.schema.catalog import DATASETS, data_objective
 from breakeven.schema.degrees import resolve
 from breakeven.schema.measure_version import MEASURE_VERSION
 from breakeven.schema.strategies import find_strategy
@@ -25,11 +25,27 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
-    """What is trained on. ``sha256`` pins a file of the user's own; a bundled data set is pinned by its name."""
+    """What is trained on. A bundled data set is pinned by its name, the user's own by ``sha256``, a hub's by its
+    ``revision``."""
 
     name: str
-    """A bundled data set (see ``schema.catalog.DATASETS``), or ``jsonl`` for a file of one's own."""
+    """A bundled data set (``schema.catalog.DATASETS``) or a source of others (``schema.catalog.OWN_DATA``)."""
     sha256: str | None = None
+    """Of a JSONL file, or of the names and sizes of an image folder's files."""
+    hub: str | None = None
+    """A data set's id on the hub (``org/name``)."""
+    revision: str | None = None
+    """The commit of a hub's data set."""
+    image: str | None = None
+    """Its column of images ..."""
+    label: str | None = None
+    """... and of labels."""
+    train: str | None = None
+    """The name of the split it is trained on ..."""
+    test: str | None = None
+    """... and of the one that is held out."""
+    samples: int | None = None
+    """Images used of each split, at most; None: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,17 +200,18 @@ def run_id(spec: Spec) -> str:
 def data_part(workload: Workload) -> Workload:
     """A workload with nothing left in it but what prepared data depend on.
 
-    Images depend on no model. For text, a model built from a config gets a tokenizer trained on the data, of the
-    config's vocabulary size; a model with weights brings its own.
+    Images depend on no model, and on a size only where they are made at it. For text, a model built from a config gets
+    a tokenizer trained on the data, of the config's vocabulary size; a model with weights brings its own.
     """
     dataset = DATASETS.get(workload.data.name)
-    text = dataset is None or dataset.objective == "causal-lm"
+    text = data_objective(workload.data.name) == "causal-lm"
     vocabulary = {key: value for key, value in workload.config.items() if key == "vocab_size"}
     return Workload(
         model=workload.model if text else "",
         revision=workload.revision if text else None,
         config=vocabulary if text else {},
         data=workload.data,
+        image_size=workload.image_size if dataset and dataset.sized else None,
         trust_remote_code=workload.trust_remote_code if text else False,
     )
 
@@ -202,4 +219,10 @@ def data_part(workload: Workload) -> Workload:
 def data_id(workload: Workload) -> str:
     """The name of the prepared data a workload reads: what changes the prepared bytes is in its digest."""
     what = dataclasses.asdict(data_part(workload)) | {"measure_version": MEASURE_VERSION}
-    return f"{slug(workload.data.name)}-{digest(what)}"
+    name = (workload.data.hub or workload.data.name).rsplit("/", 1)[-1]
+    return f"{slug(name)}-{digest(what)}"
+
+
+def images_id(data: DataSource) -> str:
+    """The name of the folder that a hub's images are fetched into."""
+    return f"{slug(data.hub or '')}-{digest(dataclasses.asdict(data))}"
