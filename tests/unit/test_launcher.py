@@ -16,10 +16,11 @@ from breakeven.measure.cores import cores_for
 from breakeven.measure.job import Notes
 from breakeven.measure.launch import Request, Verdict, judge
 from breakeven.measure.processes import identity
-from breakeven.measure.ranks import RanksEnd, rank_environment, signals_in_report
+from breakeven.measure.ranks import Exits, Killed, RanksEnd, killed, rank_environment
 from breakeven.measure.results import empty_steps
 from breakeven.measure.terminal import Progress, start_line
-from breakeven.measure.watch import is_snakemake, wait
+from breakeven.measure.torchrun import exits, signals_in_report
+from breakeven.measure.watch import is_snakemake, pidfd, wait
 from breakeven.schema.errors import UserError
 from breakeven.schema.record import STEP_ARRAYS
 from breakeven.schema.spec import DataSource, Spec, Workload
@@ -80,9 +81,9 @@ def verdict(notes: Notes, **end):
     request = Request(
         spec=spec(), repeat=1, data=Path("d"), record=Path("r"), steps=Path("s"), log=Path("l"), timeout_s=30
     )
-    usual = {"ended": "exited", "returncode": 1, "started": True, "error": notes.first_error(), "killed": None}
-    whole = RanksEnd(**{**usual, "elapsed_s": 1.0, **end})
-    return judge(whole, request, notes, Attempts(notes.scratch / "attempts.jsonl"))
+    usual = {"ended": "exited", "succeeded": False, "started": True, "error": next(iter(notes.errors()), None)}
+    rest = {"killed": None, "stall": None, "peak_rss_gib": {}, "elapsed_s": 1.0, "start": {}}
+    return judge(RanksEnd(**{**usual, **rest, **end}), request, notes, Attempts(notes.scratch / "attempts.jsonl"))
 
 
 class TestVerdicts:
@@ -96,34 +97,41 @@ class TestVerdicts:
         assert verdict(notes).status is Status.OOM
 
     def test_a_deadline_is_a_result_only_once_ranks_have_started(self, notes):
-        assert verdict(notes, ended="deadline", returncode=None).status is Status.TIMEOUT
-        assert isinstance(verdict(notes, ended="deadline", returncode=None, started=False), str)
+        assert verdict(notes, ended="deadline").status is Status.TIMEOUT
+        assert isinstance(verdict(notes, ended="deadline", started=False), str)
 
-    def test_a_loss_that_is_not_finite_has_diverged(self, notes):
-        notes.result.write_text('{"finite": false}')
-        assert verdict(notes, returncode=0).status is Status.DIVERGED
+    def test_a_loss_that_is_not_finite_has_diverged_at_an_update_counted_from_one(self, notes):
+        notes.result.write_text('{"first_not_finite": 3}')
+        assert verdict(notes, succeeded=True) == Verdict(Status.DIVERGED, "the loss is not finite from update 4 on")
+        notes.result.write_text('{"first_not_finite": null}')
+        assert verdict(notes, succeeded=True) == Verdict(Status.OK)
 
-    def test_a_kill_from_outside_is_a_result_the_second_time_and_again_after_a_record(self, notes):
+    def test_a_rank_that_is_killed_alone_is_a_failed_run_at_once(self, notes):
         notes.write_error(0, "failed", "RuntimeError: Connection closed by peer")
-        killed = (1, signal.SIGKILL)
-        assert isinstance(verdict(notes, killed=killed), str)
-        second = verdict(notes, killed=killed)
-        assert second.status is Status.FAILED
-        assert second.rank == 1
-        assert "out-of-memory killer is a likely cause" in second.message
-        Attempts(notes.scratch / "attempts.jsonl").end()
-        assert isinstance(verdict(notes, killed=killed), str)
+        assert verdict(notes, killed=Killed(1, signal.SIGKILL)) == Verdict(Status.FAILED, "killed by SIGKILL", 1)
 
-    def test_two_different_kills_are_no_result(self, notes):
-        assert isinstance(verdict(notes, killed=(1, signal.SIGKILL)), str)
-        assert isinstance(verdict(notes, killed=(1, signal.SIGTERM)), str)
+    def test_a_rank_that_the_kernel_kills_for_want_of_memory_is_oom(self, notes):
+        for rank in (1, None):
+            found = verdict(notes, killed=Killed(rank, signal.SIGKILL, for_memory=True))
+            assert (found.status, found.rank) == (Status.OOM, rank)
+        assert verdict(notes, killed=Killed(1, signal.SIGTERM, for_memory=True)).status is Status.FAILED
+
+    def test_a_kill_of_all_is_a_result_the_second_time_and_again_after_a_record(self, notes):
+        everyone = Killed(None, signal.SIGKILL)
+        assert "a second time would be a result" in verdict(notes, killed=everyone)
+        assert verdict(notes, killed=everyone) == Verdict(Status.FAILED, "killed by SIGKILL twice")
+        Attempts(notes.scratch / "attempts.jsonl").end()
+        assert isinstance(verdict(notes, killed=everyone), str)
+
+    def test_two_different_kills_of_all_are_no_result(self, notes):
+        assert isinstance(verdict(notes, killed=Killed(None, signal.SIGKILL)), str)
+        assert isinstance(verdict(notes, killed=Killed(None, signal.SIGTERM)), str)
+
+    def test_a_rank_that_is_killed_before_the_ranks_have_met_is_tried_again(self, notes):
+        assert isinstance(verdict(notes, killed=Killed(0, signal.SIGKILL), started=False), str)
 
     def test_a_crash_of_a_ranks_own_is_a_result_at_once(self, notes):
-        assert verdict(notes, killed=(0, signal.SIGSEGV)) == Verdict(Status.FAILED, "crashed by SIGSEGV", 0)
-
-    def test_torchruns_own_sigterm_to_the_others_is_no_kill_from_outside(self, notes):
-        notes.write_error(1, "failed", "RuntimeError: injected")
-        assert verdict(notes, killed=(0, signal.SIGTERM)).message == "RuntimeError: injected"
+        assert verdict(notes, killed=Killed(0, signal.SIGSEGV)) == Verdict(Status.FAILED, "crashed by SIGSEGV", 0)
 
     def test_broken_machinery_leaves_no_record_and_the_users_mistakes_are_told(self, notes):
         assert isinstance(verdict(notes, error=None), str)
@@ -134,8 +142,7 @@ class TestVerdicts:
             verdict(notes)
 
 
-def test_torchruns_report_names_the_rank_that_was_killed_before_those_it_ended_itself():
-    report = """
+REPORT = """
 Failures:
 [1]:
   rank      : 0 (local_rank: 0)
@@ -145,9 +152,42 @@ Root Cause (first observed failure):
   rank      : 1 (local_rank: 1)
   exitcode  : -9 (pid: 101)
 """
-    assert signals_in_report(report) == [(101, signal.SIGKILL), (100, signal.SIGTERM)]
-    assert signals_in_report(report.replace("-9", "1 ")) == [(100, signal.SIGTERM)]
-    assert signals_in_report("no report") == []
+
+
+class TestTorchrun:
+    def test_the_report_names_the_rank_that_was_killed_before_those_that_torchrun_ended(self):
+        assert signals_in_report(REPORT) == [(101, signal.SIGKILL), (100, signal.SIGTERM)]
+        assert signals_in_report(REPORT.replace("-9", "1 ")) == [(100, signal.SIGTERM)]
+        assert signals_in_report("no report") == []
+
+    def test_its_own_sigterm_is_no_kill_from_outside(self):
+        ranks = {100: 0, 101: 1}
+        assert exits(1, REPORT, ranks, 2, noted=True) == Exits({0: 1, 1: -9}, 1, 1)
+        assert exits(1, REPORT.replace("-9", "1 "), ranks, 2, noted=True) == Exits({0: 1, 1: 1}, None, 1)
+        assert exits(1, REPORT.replace("-9", "-15"), ranks, 2, noted=False) == Exits({0: -15, 1: -15}, 1, 1)
+        assert exits(0, "", ranks, 2, noted=False) == Exits({0: 0, 1: 0})
+
+
+class TestKills:
+    @pytest.mark.parametrize(
+        ("codes", "first", "ranks", "expected"),
+        [
+            ({0: 1, 1: -9}, 1, 2, Killed(1, signal.SIGKILL)),
+            ({0: -9}, 0, 1, Killed(0, signal.SIGKILL)),
+            ({0: -9, 1: -9}, 1, 2, Killed(None, signal.SIGKILL)),
+            ({0: -11, 1: -11}, 1, 2, Killed(1, signal.SIGSEGV)),
+            ({0: 1, 1: 1}, None, 2, None),
+        ],
+        ids=["one of two", "the only one", "all", "all crash", "none"],
+    )
+    def test_who_was_killed(self, codes, first, ranks, expected):
+        assert killed(Exits(codes, first), ranks, 3, 3) == expected
+
+    def test_what_started_the_ranks_was_killed(self):
+        assert killed(Exits({}, None, -9), 2, None, None) == Killed(None, signal.SIGKILL)
+
+    def test_the_kernel_says_whether_it_killed_for_want_of_memory(self):
+        assert killed(Exits({0: 1, 1: -9}, 1), 2, 3, 4) == Killed(1, signal.SIGKILL, for_memory=True)
 
 
 def test_starts_are_counted_until_a_record_and_the_file_goes_when_nothing_was_killed(tmp_path):
@@ -216,14 +256,25 @@ class TestWatch:
 
     def test_a_child_that_ends_is_seen_at_once(self):
         child = subprocess.Popen(["sleep", "0.2"])
-        assert wait(child, [identity(os.getpid())], time.monotonic() + 30) == "exited"
+        assert wait(Child(child), [identity(os.getpid())], time.monotonic() + 30) == "exited"
 
     def test_the_deadline_is_kept(self):
         child = subprocess.Popen(["sleep", "30"])
         try:
             started = time.monotonic()
-            assert wait(child, [], started + 0.3) == "deadline"
+            assert wait(Child(child), [], started + 0.3) == "deadline"
             assert 0.3 <= time.monotonic() - started < 3
+        finally:
+            child.kill()
+            child.wait()
+
+    def test_a_standstill_is_looked_for_every_so_often(self):
+        child = subprocess.Popen(["sleep", "30"])
+        looks = iter([False, False, True])
+        try:
+            started = time.monotonic()
+            assert wait(Child(child), [], started + 30, lambda: next(looks), 0.1) == "stalled"
+            assert 0.2 <= time.monotonic() - started < 3
         finally:
             child.kill()
             child.wait()
@@ -234,11 +285,24 @@ class TestWatch:
             monkeypatch.setattr(os, "pidfd_open", lambda pid: (_ for _ in ()).throw(OSError("no such system call")))
         head, child = subprocess.Popen(["sleep", "0.3"]), subprocess.Popen(["sleep", "30"])
         try:
-            assert wait(child, [identity(head.pid)], time.monotonic() + 30) == "orphaned"
+            assert wait(Child(child), [identity(head.pid)], time.monotonic() + 30) == "orphaned"
         finally:
             child.kill()
             child.wait()
             head.wait()
+
+
+class Child:
+    """As a launcher waits for one."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process, self.fd = process, pidfd(process.pid)
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
 
 
 class TestRankEnvironment:
@@ -270,7 +334,7 @@ def test_gpus_are_those_cuda_shows_in_its_order(tmp_path, monkeypatch):
 def test_group_norm_replaces_every_batch_norm_and_divides_the_channels():
     import torch
 
-    from breakeven.workloads.mobilenet_v2 import with_group_norm
+    from breakeven.workloads.norms import with_group_norm
 
     model = with_group_norm(torch.nn.Sequential(torch.nn.BatchNorm2d(12), torch.nn.BatchNorm2d(7)))
     assert [type(child).__name__ for child in model] == ["GroupNorm", "GroupNorm"]

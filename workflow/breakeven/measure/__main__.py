@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from breakeven.measure.launch import Request, measure
+from breakeven.measure.launch import LAUNCHERS, Request, measure
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Spec
 
@@ -18,6 +18,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--steps", required=True, type=Path, help="the per-step arrays to write (.npz)")
     parser.add_argument("--log", required=True, type=Path, help="what the ranks say")
     parser.add_argument("--timeout-s", required=True, type=float, help="from the start of the ranks to their end")
+    parser.add_argument(
+        "--launcher",
+        choices=LAUNCHERS,
+        default="torchrun",
+        help="what starts the ranks; auto: a fork server for CPU cores outside Slurm, torchrun otherwise",
+    )
     parser.add_argument("--model-dir", type=Path, help="folder of a model with weights")
     parser.add_argument(
         "--progress", type=Path, help='{"records": [paths], "started_at": unix time}, for the line it says'

@@ -54,7 +54,7 @@ def environment(spec: Spec, gpus: list[Gpu], rank_environment: dict[str, str], f
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "libraries": {name: found for name in LIBRARIES if (found := _installed(name)) is not None},
+        "libraries": {name: found for name in LIBRARIES if (found := installed(name)) is not None},
         "cpu_model": cpu_model(),
         "cpu_cores": os.cpu_count(),
         "cpu_cores_allowed": len(os.sched_getaffinity(0)),
@@ -69,13 +69,13 @@ def environment(spec: Spec, gpus: list[Gpu], rank_environment: dict[str, str], f
         device_model=spec.device_model,
         driver=gpus[0].driver if gpus else None,
         power_limit_w=min(limits) if limits else None,
-        torch_version=str(facts.get("torch") or _installed("torch") or "unknown"),
+        torch_version=str(facts.get("torch") or installed("torch") or "unknown"),
         measure_sources=measured_sources_digest(),
         details=details,
     )
 
 
-def _installed(name: str) -> str | None:
+def installed(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:

@@ -31,6 +31,8 @@ class Faults:
     raise_at: int | None = None
     message: str = "injected"
     oom_at: int | None = None
+    fill_at: int | None = None
+    """Take memory, and write to it, until there is no more."""
     kill_at: int | None = None
     no_sync: bool = False
     """Gradients stay each rank's own: what a broken strategy would do."""
@@ -42,7 +44,9 @@ class Faults:
         """``control`` is the spec's own: a run that is wrong on purpose."""
         faults = cls(**injected())
         mine = faults if faults.rank in (None, rank) else cls()
-        return replace(mine, **{control: True}) if control else mine
+        return replace(
+            mine, no_sync=mine.no_sync or control == "no_sync", no_update=mine.no_update or control == "no_update"
+        )
 
     def before_forward(self, update: int) -> None:
         if self.sleep_s and update >= self.from_update:
@@ -51,9 +55,19 @@ class Faults:
             raise RuntimeError(self.message)
         if update == self.oom_at:
             raise MemoryError(self.message)
+        if update == self.fill_at:
+            fill_memory()
         if update == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def step(self, optimizer: Any) -> None:
         if not self.no_update:
             optimizer.step()
+
+
+def fill_memory() -> None:
+    import torch
+
+    taken = []
+    while True:
+        taken.append(torch.ones(1 << 23))  # 32 MiB

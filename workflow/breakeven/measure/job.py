@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +26,8 @@ class Job:
     timeout_s: float
     cores: list[int]
     """The core each local rank is pinned to; empty: not pinned."""
+    memory_limit_bytes: int | None = None
+    """Host memory that a rank may allocate once it has imported everything."""
 
     def write(self, path: Path) -> None:
         raw = asdict(self)
@@ -50,6 +52,8 @@ class RankError:
     kind: ErrorKind
     message: str
     at: float
+    memory_gib: dict[str, float | None] = field(default_factory=dict)
+    """The rank's peaks, by the record's own names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +87,16 @@ class Notes:
     def started(self) -> bool:
         return any(self.scratch.glob("started-*.json"))
 
-    def write_error(self, rank: int, kind: ErrorKind, message: str) -> None:
-        error = RankError(rank=rank, kind=kind, message=message, at=time.monotonic())
+    def write_error(
+        self, rank: int, kind: ErrorKind, message: str, memory_gib: dict[str, float | None] | None = None
+    ) -> None:
+        error = RankError(rank=rank, kind=kind, message=message, at=time.monotonic(), memory_gib=memory_gib or {})
         _write(self.scratch / f"error-{rank}.json", asdict(error))
 
-    def first_error(self) -> RankError | None:
+    def errors(self) -> list[RankError]:
+        """Of every rank that failed, the first one first."""
         errors = [RankError(**json.loads(file.read_text())) for file in self.scratch.glob("error-*.json")]
-        return min(errors, key=lambda error: error.at, default=None)
+        return sorted(errors, key=lambda error: error.at)
 
     def write_facts(self, facts: Json) -> None:
         """What rank 0 knows of the run; written anew as more is known, so that a run that fails leaves some."""

@@ -11,19 +11,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from breakeven.measure.attempts import Attempts
 from breakeven.measure.cores import cores_for
 from breakeven.measure.environment import check_devices, environment
 from breakeven.measure.faults import injected
+from breakeven.measure.forked import Forked, NoServer, Server, reach
 from breakeven.measure.hostlock import host_lock
 from breakeven.measure.idle import idle_check
 from breakeven.measure.job import Job, Notes
+from breakeven.measure.memory import GIB, rank_limit_bytes
 from breakeven.measure.nvidia import Gpu
 from breakeven.measure.processes import Process
-from breakeven.measure.ranks import OUTSIDE, RanksEnd, rank_environment, run_ranks
+from breakeven.measure.progress import read_progress
+from breakeven.measure.ranks import OUTSIDE, Killed, RanksEnd, rank_environment, run_ranks
 from breakeven.measure.results import empty_steps, median_step_ms, write_steps
 from breakeven.measure.terminal import Progress, say, start_line
+from breakeven.measure.torchrun import Torchrun
 from breakeven.measure.watch import ancestors
 from breakeven.schema.errors import UserError
 from breakeven.schema.record import Record, RunError, StateBytes
@@ -33,6 +38,12 @@ from breakeven.schema.support import unsupported
 
 HERE = "BREAKEVEN_MEASURE_HERE"
 SCRATCH_PREFIX = ".measure-"
+
+Launcher = Literal["auto", "fork", "torchrun"]
+LAUNCHERS: tuple[Launcher, ...] = ("auto", "fork", "torchrun")
+
+#: Seconds without a run after which a fork server ends, though the process it is for lives.
+SERVER_IDLE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +57,7 @@ class Request:
     steps: Path
     log: Path
     timeout_s: float
+    launcher: Launcher = "torchrun"
     model_dir: Path | None = None
     progress: Path | None = None
 
@@ -128,9 +140,18 @@ def _execute(
     watched: list[Process],
 ) -> int:
     spec = request.spec
+    variables = rank_environment(spec)
+    reason = unsupported(spec)
+    server: Server | None = None
+    request.log.write_bytes(b"")
+    if not reason and by_fork(request.launcher, spec):
+        try:
+            server = reach(request.repeat, variables, request.log, watched, SERVER_IDLE_S)
+        except NoServer as error:
+            say(f"no record: {error} (log: {request.log}; --launcher torchrun does without)")
+            return 1
     idle = idle_check()
     started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    variables = rank_environment(spec)
     job = Job(
         spec=spec,
         data=request.data.resolve(),
@@ -140,19 +161,32 @@ def _execute(
         launched_at=time.monotonic(),
         timeout_s=request.timeout_s,
         cores=cores_for(spec.ranks) if spec.device_kind == "cpu" else [],
+        memory_limit_bytes=rank_limit_bytes(spec.ranks) if spec.device_kind == "cpu" else None,
     )
     notes = Notes(job.scratch)
-    if reason := unsupported(spec):
+
+    def begin(job: Job) -> Forked | Torchrun:
+        if server is not None:
+            return Forked.begin(job, variables, request.log, server)
+        return Torchrun.begin(job, variables, request.log)
+
+    if reason:
         end = None
         verdict: Verdict | str = Verdict(Status.UNSUPPORTED, reason)
     else:
-        end = run_ranks(job, variables, request.log, watched)
+        try:
+            end = run_ranks(job, begin, watched)
+        except NoServer as error:
+            say(f"no record: {error} (log: {request.log})")
+            return 1
         verdict = judge(end, request, notes, attempts)
     if isinstance(verdict, str):
         say(f"no record: {verdict} (log: {request.log})")
         return 1
     facts = notes.facts()
+    limits = {"memory_limit_gib": job.memory_limit_bytes / GIB if job.memory_limit_bytes is not None else None}
     result: Json = json.loads(notes.result.read_text()) if notes.result.exists() else {}
+    memory = peaks(result, notes, end, spec.ranks)
     record = Record(
         run_id=run_id(spec),
         repeat=request.repeat,
@@ -163,17 +197,18 @@ def _execute(
         rank_start_s=result.get("rank_start_s"),
         epoch_samples=facts.get("epoch_samples"),
         epoch_tokens=facts.get("epoch_tokens"),
-        peak_rss_gib=result.get("peak_rss_gib", []),
-        peak_allocated_gib=result.get("peak_allocated_gib", []),
-        peak_reserved_gib=result.get("peak_reserved_gib", []),
+        peak_rss_gib=memory["peak_rss_gib"],
+        peak_allocated_gib=memory["peak_allocated_gib"],
+        peak_reserved_gib=memory["peak_reserved_gib"],
         parameters=facts.get("parameters"),
         trainable_parameters=facts.get("trainable_parameters"),
         state_bytes=StateBytes(**result.get("state_bytes", {})),
         expected_state_bytes=StateBytes(**result.get("expected_state_bytes", {})),
-        environment=environment(spec, gpus, variables, {**facts, "cores": result.get("cores", job.cores)}),
+        environment=environment(spec, gpus, variables, {**facts, **limits, "cores": result.get("cores", job.cores)}),
         idle_check=idle,
         lock_wait_s=lock_wait_s,
         attempts=started,
+        start=end.start if end else {},
         faults=injected(),
         error=RunError(rank=verdict.rank, message=verdict.message, log=str(request.log)) if verdict.message else None,
     )
@@ -181,6 +216,13 @@ def _execute(
     attempts.end()
     say(end_line(request, record))
     return 0
+
+
+def by_fork(launcher: Launcher, spec: Spec) -> bool:
+    """Whether a fork server starts the ranks. Unless asked to, not for GPUs, nor in a Slurm job: it is one run."""
+    if launcher == "auto":
+        return spec.device_kind == "cpu" and "SLURM_JOB_ID" not in os.environ
+    return launcher == "fork"
 
 
 def judge(end: RanksEnd, request: Request, notes: Notes, attempts: Attempts) -> Verdict | str:
@@ -191,19 +233,17 @@ def judge(end: RanksEnd, request: Request, notes: Notes, attempts: Attempts) -> 
     if end.ended == "deadline":
         within = f"within {request.timeout_s:g} s"
         return Verdict(Status.TIMEOUT, f"did not end {within}") if end.started else f"the ranks did not start {within}"
-    if end.returncode == 0 and notes.result.exists():
+    if end.stall is not None:
+        return Verdict(Status.TIMEOUT, end.stall.message, end.stall.behind[0] if len(end.stall.behind) == 1 else None)
+    if end.succeeded and notes.result.exists():
         update = json.loads(notes.result.read_text())["first_not_finite"]
-        return Verdict(Status.OK) if update is None else Verdict(Status.DIVERGED, f"the loss is not finite from update {update + 1} on")
-    # torchrun ends the other ranks by SIGTERM once one has failed: with an error noted, that is no kill from outside.
-    if end.killed and not (error and end.killed[1] == signal.SIGTERM):
-        rank, number = end.killed
-        if number not in OUTSIDE:
-            return Verdict(Status.FAILED, f"crashed by {number.name}", rank)
-        if not attempts.killed(number.name, rank):
-            who = "torchrun's agent" if rank is None else f"rank {rank}"
-            return f"{who} was killed by {number.name} from outside; a second time would be a result"
-        cause = " (the kernel's out-of-memory killer is a likely cause)" if number == signal.SIGKILL else ""
-        return Verdict(Status.FAILED, f"killed by {number.name} twice{cause}", rank)
+        return (
+            Verdict(Status.OK)
+            if update is None
+            else Verdict(Status.DIVERGED, f"the loss is not finite from update {update + 1} on")
+        )
+    if end.killed is not None:
+        return _judge_kill(end.killed, end.started, attempts)
     if error is None:
         return "the ranks ended without a word"
     if error.kind == "user":
@@ -211,6 +251,48 @@ def judge(end: RanksEnd, request: Request, notes: Notes, attempts: Attempts) -> 
     if error.kind == "infrastructure":
         return f"rank {error.rank}: {error.message}"
     return Verdict(Status.OOM if error.kind == "oom" else Status.FAILED, error.message, error.rank)
+
+
+def _judge_kill(killed: Killed, started: bool, attempts: Attempts) -> Verdict | str:
+    """A rank that dies alone is the run's own affair: at once a result. What strikes all of them, or what had started
+    them, comes from outside: the run is tried again, and a second time it is a result."""
+    number, rank = killed.by, killed.rank
+    if number not in OUTSIDE:
+        return Verdict(Status.FAILED, f"crashed by {number.name}", rank)
+    if started and number is signal.SIGKILL and killed.for_memory:
+        return Verdict(Status.OOM, "killed by the kernel for want of host memory", rank)
+    if started and rank is not None:
+        return Verdict(Status.FAILED, f"killed by {number.name}", rank)
+    if attempts.killed(number.name, rank):
+        return Verdict(Status.FAILED, f"killed by {number.name} twice", rank)
+    who = "every rank, or what had started them," if rank is None else f"rank {rank}"
+    return f"{who} was killed by {number.name} from outside; a second time would be a result"
+
+
+def peaks(result: Json, notes: Notes, end: RanksEnd | None, ranks: int) -> dict[str, list[float]]:
+    """Peak memory of every rank as the record has it; of a run that did not end, the last that is known."""
+    names = ("peak_rss_gib", "peak_allocated_gib", "peak_reserved_gib")
+    if result or end is None:
+        return {name: result.get(name, []) for name in names}
+    found: dict[str, dict[int, float]] = {name: {} for name in names}
+
+    def note(name: str, rank: int, value: float | None) -> None:
+        if value:
+            found[name][rank] = max(value, found[name].get(rank, 0.0))
+
+    for rank in range(ranks):
+        note("peak_rss_gib", rank, end.peak_rss_gib.get(rank))
+        if reached := read_progress(notes.scratch, rank):
+            note("peak_rss_gib", rank, reached.peak_host_gib)
+            note("peak_reserved_gib", rank, reached.peak_device_gib)
+    for error in notes.errors():
+        for name, value in error.memory_gib.items():
+            note(name, error.rank, value)
+    # Lists are by rank: where one is not known, none can be told from another.
+    return {
+        name: [by_rank[rank] for rank in range(ranks)] if len(by_rank) == ranks else []
+        for name, by_rank in found.items()
+    }
 
 
 def end_line(request: Request, record: Record) -> str:

@@ -1,39 +1,83 @@
-"""Starts the ranks under torchrun, waits for them, and says how they ended."""
+"""Starts the ranks one way or the other, waits for them, and says how they ended."""
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from breakeven.measure.job import Job, Notes, RankError
-from breakeven.measure.processes import Process, child_dies_with
+from breakeven.measure.memory import kernel_kills, peak_host_gib
+from breakeven.measure.processes import Process
 from breakeven.measure.sources import PACKAGE
 from breakeven.measure.watch import Ended, wait
-from breakeven.schema.spec import Spec
+from breakeven.measure.watchdog import EVERY_S, Stall, Watchdog
+from breakeven.schema.spec import Json, Spec
 
 #: Signals that come from outside; a rank's own crash (SIGSEGV, SIGABRT, SIGBUS, SIGFPE) is its failure.
 OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 
-#: Seconds a killed rank may take to go: a device driver can hold it for a while.
-KILL_WAIT_S = 20.0
+#: Seconds that ranks have to write down where they are, before they are killed.
+DUMP_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """That a signal which the launcher did not send ended something."""
+
+    rank: int | None
+    """The first rank that one ended; None: not a rank but what had started them, or every rank at once."""
+    by: signal.Signals
+    for_memory: bool = False
+    """Whether the kernel has killed a process for want of memory meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class RanksEnd:
     ended: Ended
-    returncode: int | None
-    """Of torchrun's agent; negative: the signal that killed it."""
+    succeeded: bool
+    """Whether every rank ended well."""
     started: bool
     """Whether any rank had imported everything and reached the others."""
     error: RankError | None
     """The first that a rank noted."""
-    killed: tuple[int | None, signal.Signals] | None
-    """The rank (None: the agent) that a signal ended, and which."""
+    killed: Killed | None
+    stall: Stall | None
+    peak_rss_gib: dict[int, float]
+    """Most host memory of each rank, as far as the kernel has told."""
     elapsed_s: float
+    start: Json
+    """How the ranks were started, for the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """How the processes ended, after all of them have."""
+
+    codes: dict[int, int]
+    """Exit code of each rank that ended by itself; negative: the signal that ended it."""
+    first_killed: int | None = None
+    """Of the ranks that a signal ended, the one that was the first."""
+    starter: int = 0
+    """Of what had started them."""
+    peak_rss_gib: dict[int, float] | None = None
+
+
+class Starter(Protocol):
+    """Ranks that have been started."""
+
+    @property
+    def start(self) -> Json:
+        """How, for the record."""
+
+    def fileno(self) -> int: ...
+
+    def ended(self) -> bool: ...
+
+    def stop(self) -> Exits:
+        """Kills what is left; no process of the run is left when it returns."""
 
 
 def rank_environment(spec: Spec) -> dict[str, str]:
@@ -50,76 +94,79 @@ def rank_environment(spec: Spec) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",  # a timed job never downloads
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # to see whether there are GPUs touches none: a rank could not be forked
     }
     environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # nvidia-smi's order
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # one host: no need that its name resolves
     return environment
 
 
-def run_ranks(job: Job, environment: dict[str, str], log: Path, watched: list[Process]) -> RanksEnd:
+def run_ranks(job: Job, begin: Callable[[Job], Starter], watched: list[Process]) -> RanksEnd:
     """Whatever happens here, exceptions included, no rank is left when it returns."""
     notes = Notes(job.scratch)
-    job_file = job.scratch / "job.json"
-    job.write(job_file)
-    agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={job.spec.ranks}"]
-    rank = ["-m", "breakeven.measure.worker", str(job_file)]
+    watchdog = Watchdog(job.scratch, job.spec.ranks, job.spec.updates, job.spec.min_warmup)
+    found: list[Stall] = []
+    kernel_kills_before = kernel_kills()
+
+    def stalled() -> bool:
+        found.extend(filter(None, [watchdog.look()]))
+        return bool(found)
+
     began = time.monotonic()
-    with log.open("wb") as stream:
-        child = subprocess.Popen(
-            [sys.executable, "-m", *agent, *rank],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the ranks itself
-            preexec_fn=lambda: child_dies_with(job.launcher_pid),
-        )
-        try:
-            ended = wait(child, watched, began + job.timeout_s)
-        finally:
-            _kill(child, notes)
+    ranks = begin(job)
+    try:
+        ended = wait(ranks, watched, began + job.timeout_s, stalled, EVERY_S)
+        peaks = _peaks(notes)
+        if ended in ("deadline", "stalled"):
+            _dump(notes)
+    finally:
+        exits = ranks.stop()
+    errors = notes.errors()
     return RanksEnd(
         ended=ended,
-        returncode=child.returncode if ended == "exited" else None,
+        succeeded=ended == "exited" and exits.starter == 0 and set(exits.codes.values()) == {0},
         started=notes.started(),
-        error=notes.first_error(),
-        killed=_killed(child.returncode, log, notes) if ended == "exited" else None,
+        error=errors[0] if errors else None,
+        killed=killed(exits, job.spec.ranks, kernel_kills_before, kernel_kills()) if ended == "exited" else None,
+        stall=found[0] if found else None,
+        peak_rss_gib={**peaks, **(exits.peak_rss_gib or {})},
         elapsed_s=time.monotonic() - began,
+        start=ranks.start,
     )
 
 
-def _kill(child: subprocess.Popen[bytes], notes: Notes) -> None:
-    """The agent first, and its ranks die with it. Then any that is left; then wait until all are gone."""
-    if child.poll() is None:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    give_up = time.monotonic() + KILL_WAIT_S
-    while (left := [rank for rank in notes.alive().values() if rank.lives]) and time.monotonic() < give_up:
-        for rank in left:
-            try:
-                os.kill(rank.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.02)
-
-
-def _killed(returncode: int, log: Path, notes: Notes) -> tuple[int | None, signal.Signals] | None:
-    """Which rank a signal ended. torchrun alone knows, and says it in its report at the end of the log."""
-    if returncode < 0:
-        return None, signal.Signals(-returncode)
-    found = signals_in_report(log.read_text(errors="replace"))
-    if not found:
+def killed(exits: Exits, ranks: int, kernel_kills_before: int | None, kernel_kills_after: int | None) -> Killed | None:
+    """Whom a signal ended. One rank of several, or the only one, while its launcher lives is the run's own failure;
+    all of several at once, or what started them, is somebody's doing."""
+    for_memory = (kernel_kills_after or 0) > (kernel_kills_before or 0)
+    by = {rank: signal.Signals(-code) for rank, code in exits.codes.items() if code < 0}
+    if exits.starter < 0 and not by:
+        return Killed(None, signal.Signals(-exits.starter), for_memory)
+    if not by or exits.first_killed is None:
         return None
-    ranks = {process.pid: rank for rank, process in notes.alive().items()}
-    pid, number = found[0]
-    return ranks.get(pid), number
+    number = by[exits.first_killed]
+    everyone = ranks > 1 and len(by) == ranks and set(by.values()) == {number} and number in OUTSIDE
+    return Killed(None if everyone else exits.first_killed, number, for_memory)
 
 
-def signals_in_report(log: str) -> list[tuple[int, signal.Signals]]:
-    """(process id, signal) of every rank that a signal ended, the likeliest cause of the others first.
+def _peaks(notes: Notes) -> dict[int, float]:
+    """Of those ranks that still run."""
+    found = {rank: peak_host_gib(process.pid) for rank, process in notes.alive().items() if process.lives}
+    return {rank: peak for rank, peak in found.items() if peak is not None}
 
-    Once a rank has failed, torchrun ends the others by SIGTERM and lists them too; the first failure stands last.
-    """
-    pairs = re.findall(r"exitcode\s*:\s*-(\d+) \(pid: (\d+)\)", log)
-    last_first = [(int(pid), signal.Signals(int(number))) for number, pid in reversed(pairs)]
-    return sorted(last_first, key=lambda one: one[1] == signal.SIGTERM)
+
+def _dump(notes: Notes) -> None:
+    """Every rank that still runs writes to the log which line it is at."""
+    for process in notes.alive().values():
+        if process.lives:
+            os.kill(process.pid, signal.SIGUSR1)
+    time.sleep(DUMP_S)
+
+
+def log_tail(log: Path) -> str:
+    """The last line that something was said in."""
+    try:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        lines = []
+    return lines[-1].strip() if lines else "it said nothing"

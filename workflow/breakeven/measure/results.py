@@ -61,7 +61,8 @@ def _state(states: list[State]) -> dict[str, list[int]]:
 def empty_steps(ranks: int) -> Arrays:
     """For a run that ended before its window did: every array is there, with no update in it."""
     per_rank = {name: np.empty((ranks, 0)) for name in ("step_s", "data_wait_s", "sync_wait_s", "device_s")}
-    counts = {name: np.empty(0, dtype=np.int64) for name in ("samples", "tokens_padded", "tokens", "tokens_loss", "evaluated_at")}
+    whole = ("samples", "tokens_padded", "tokens", "tokens_loss", "evaluated_at")
+    counts = {name: np.empty(0, dtype=np.int64) for name in whole}
     return {**per_rank, "loss": np.empty(0), "accuracy": np.empty(0), **counts}
 
 

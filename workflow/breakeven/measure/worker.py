@@ -1,19 +1,25 @@
-"""What one rank runs: ``python -m breakeven.measure.worker JOB.json``, started by torchrun, never by hand."""
+"""What one rank runs, whoever started it: torchrun (``python -m breakeven.measure.worker JOB.json``, never by hand) or
+a fork server."""
 
 import contextlib
 import dataclasses
+import faulthandler
 import functools
 import os
 import resource
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from breakeven.measure.job import ErrorKind, Job, Notes
+from breakeven.measure.memory import be_killed_first, lift_limit, limit_this
 from breakeven.measure.processes import rank_dies_with
+from breakeven.measure.progress import Phase, Progress
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Spec
 
@@ -22,21 +28,46 @@ GIB = 2**30
 #: Updates between readings of the device's allocator, which take as long as launching a few kernels.
 DEVICE_MEMORY_EVERY = 10
 
+#: Seconds beyond the launcher's own deadline after which a collective gives up by itself.
+AFTER_DEADLINE_S = 10.0
+
+#: (timeout) to the keyword arguments by which ``init_process_group`` finds the other ranks.
+Rendezvous = Callable[[timedelta], dict[str, Any]]
+
+#: In what an error says where memory ran out, whatever its type.
+_NO_MEMORY = (
+    "out of memory",
+    "can't allocate memory",  # torch's allocator for the CPU
+    "Cannot allocate memory",  # the C library's words
+    "std::bad_alloc",
+)
+
 
 def main() -> None:
     job = Job.read(Path(sys.argv[1]))
     rank_dies_with(job.launcher_pid)
-    rank = int(os.environ["RANK"])
+    run_rank(job, int(os.environ["RANK"]), lambda _: {})  # the environment has it all
+
+
+def run_rank(job: Job, rank: int, rendezvous: Rendezvous) -> NoReturn:
+    """The whole life of a rank's process, whose end it is."""
+    be_killed_first()
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=False)  # so that the launcher can ask where it hangs
     notes = Notes(job.scratch)
     notes.write_alive(rank)
+    progress = Progress(job.scratch, rank, job.spec.updates)
+    progress.memory(_peak_host_gib(), 0.0)
     if job.cores:
         # Before torch is imported, so that the threads it starts stay on this core too.
         os.sched_setaffinity(0, {job.cores[rank]})
     try:
-        _run(job, notes, rank)
+        _run(job, notes, rank, progress, rendezvous)
     except BaseException as error:
+        lift_limit()  # what is said of it takes memory too
+        # First of all: once this rank has closed its connections, others fail of it.
+        notes.write_error(rank, _kind(error, started=notes.started()), _last_line(error), _last_memory_gib())
         traceback.print_exc()
-        notes.write_error(rank, _kind(error, started=notes.started()), _last_line(error))
         sys.stderr.flush()
         os._exit(1)
     sys.stdout.flush()
@@ -45,9 +76,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _run(job: Job, notes: Notes, rank: int) -> None:
-    from datetime import timedelta
-
+def _run(job: Job, notes: Notes, rank: int, progress: Progress, rendezvous: Rendezvous) -> None:
     import torch
     import torch.distributed as dist
 
@@ -56,7 +85,6 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
     from breakeven.measure.faults import Faults
     from breakeven.measure.feed import feed
     from breakeven.measure.loop import run_updates
-    from breakeven.measure.progress import Progress
     from breakeven.schema.spec import data_id
     from breakeven.schema.strategies import find_strategy
     from breakeven.strategies.compose import compose, expected_state
@@ -77,17 +105,26 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
         device = torch.device("cpu")
         torch.set_num_threads(1)
     cuda = device.type == "cuda"
-    timeout = timedelta(seconds=job.timeout_s)  # the launcher's own deadline comes first
+    # The launcher's own deadline comes first.
+    timeout = timedelta(seconds=job.launched_at + job.timeout_s + AFTER_DEADLINE_S - time.monotonic())
     if cuda:
-        dist.init_process_group("nccl", timeout=timeout, device_id=device)  # connected now, not in the first step
+        # With its device it connects now, not in the first step.
+        dist.init_process_group("nccl", timeout=timeout, device_id=device, **rendezvous(timeout))
     else:
-        dist.init_process_group("gloo", timeout=timeout)
+        dist.init_process_group("gloo", timeout=timeout, **rendezvous(timeout))
+    if job.memory_limit_bytes is not None:
+        limit_this(job.memory_limit_bytes)
     notes.write_started(rank)
 
     product = find_strategy(spec.strategy)
-    mesh = Mesh.make({} if product.one_process else spec.resolved_degrees, world, device)
+    mesh = Mesh.make({} if product.one_process else spec.resolved_degrees, world, device, spec.devices)
     set_precision(torch, spec)
-    data = batches.read(job.data, data_id=data_id(spec.workload), sequence_length=spec.workload.sequence_length)
+    data = batches.read(
+        job.data,
+        data_id=data_id(spec.workload),
+        sequence_length=spec.workload.sequence_length,
+        image_size=spec.workload.image_size,
+    )
     facts = {**_library_facts(torch, device), "epoch_samples": data.samples, "epoch_tokens": data.epoch_tokens}
     if rank == 0:
         notes.write_facts(facts)
@@ -107,7 +144,7 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
     trainee = dataclasses.replace(
         trainee,
         autocast=autocast if spec.precision in _AUTOCAST else contextlib.nullcontext,
-        scale=scaler.scale if scaler else trainee.scale,
+        scale=_told(progress, Phase.BACKWARD, scaler.scale if scaler else trainee.scale),
     )
     trainee = compose(
         trainee,
@@ -121,7 +158,8 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
     shares = 1 if spec.sampling == "replicated" else mesh.gradient_ranks
     objective = find_objective(data, spec, shares)
     evaluations: dict[int, float] = {}
-    progress = Progress(job.scratch, rank, spec.updates)
+    trainee = dataclasses.replace(trainee, after_backward=_told(progress, Phase.UPDATE, trainee.after_backward))
+    progress.memory(*_memory_gib(cuda))
 
     dist.barrier()
     if cuda:
@@ -133,12 +171,14 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
         scaler=scaler,
         objective=objective,
         work=work,
-        feed=feed(data, objective, parts, spec, device),
+        feed=_told_of(progress, feed(data, objective, parts, spec, device)),
         accumulation=spec.gradient_accumulation,
         clock=clock_for(device.type, spec.updates, spec.evaluations),
         mark=marker(progress, cuda),
         faults=Faults.of_rank(rank, spec.control),
-        between=_evaluation(spec, trainee, objective, data, mesh, evaluations) if spec.evaluate_every else None,
+        between=_evaluation(spec, trainee, objective, data, mesh, progress, evaluations)
+        if spec.evaluate_every
+        else None,
     )
     mine = {
         "timeline": timeline,
@@ -150,6 +190,7 @@ def _run(job: Job, notes: Notes, rank: int) -> None:
         "cores": sorted(os.sched_getaffinity(0)),
         "host": os.uname().nodename,
     }
+    progress.sign()
     everyone: list[Any] = [None] * world
     dist.all_gather_object(everyone, mine)
     if rank == 0:
@@ -189,14 +230,21 @@ def _optimizer(torch: Any, spec: Spec) -> tuple[type, dict[str, Any], int]:
     return torch.optim.AdamW, {"lr": spec.scaled_learning_rate}, 2
 
 
-def _evaluation(spec: Spec, trainee: Any, objective: Any, data: Any, mesh: Any, found: dict[int, float]) -> Any:
+def _evaluation(
+    spec: Spec, trainee: Any, objective: Any, data: Any, mesh: Any, progress: Progress, found: dict[int, float]
+) -> Any:
     from breakeven.measure.evaluation import accuracy
     from breakeven.measure.loop import Between
 
     batch = max(1, spec.global_batch // mesh.data_ranks)
 
     def act(update: int) -> None:
+        if not found:
+            progress.silent()  # a compiled model is compiled anew for evaluation
+        signs = trainee.module.register_forward_hook(lambda *_: progress.sign())
         found[update] = accuracy(trainee, objective, data.test, mesh, batch)
+        signs.remove()
+        progress.sign()
 
     return Between(due=lambda update: update % spec.evaluate_every == 0, act=act)
 
@@ -206,13 +254,29 @@ def memory_gib(cuda: bool) -> dict[str, float | None]:
     import torch
 
     return {
-        "peak_rss_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB,
+        "peak_rss_gib": _peak_host_gib(),
         "peak_allocated_gib": torch.cuda.max_memory_allocated() / GIB if cuda else None,
         "peak_reserved_gib": torch.cuda.max_memory_reserved() / GIB if cuda else None,
     }
 
 
-def marker(progress: Any, cuda: bool) -> Callable[[], None]:
+def _last_memory_gib() -> dict[str, float | None]:
+    """The same of a rank that has failed, wherever that was."""
+    torch = sys.modules.get("torch")
+    return memory_gib(cuda=torch is not None and torch.cuda.is_initialized())
+
+
+def _memory_gib(cuda: bool) -> tuple[float, float]:
+    """Host and device peaks so far, as progress has them."""
+    found = memory_gib(cuda)
+    return found["peak_rss_gib"] or 0.0, found["peak_reserved_gib"] or 0.0
+
+
+def _peak_host_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+
+
+def marker(progress: Progress, cuda: bool) -> Callable[[], None]:
     """Notes an update as done, with the memory peaks so far, for a launcher that may outlive this rank."""
     import torch
 
@@ -224,9 +288,26 @@ def marker(progress: Any, cuda: bool) -> Callable[[], None]:
         if cuda and done % DEVICE_MEMORY_EVERY == 0:
             device_gib = torch.cuda.max_memory_reserved() / GIB
         done += 1
-        progress.mark(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB, device_gib)
+        progress.mark(_peak_host_gib(), device_gib)
 
     return mark
+
+
+def _told(progress: Progress, phase: Phase, action: Callable[..., Any]) -> Callable[..., Any]:
+    """The action, begun by noting what this rank is at: less than a microsecond, twice an update."""
+
+    def act(*arguments: Any) -> Any:
+        progress.phase(phase)
+        return action(*arguments)
+
+    return act
+
+
+def _told_of(progress: Progress, feed: Iterator[Any]) -> Iterator[Any]:
+    """The feed, whose end of waiting is noted; that it is waited for, the mark of an update says."""
+    for inputs in feed:
+        progress.phase(Phase.FORWARD)
+        yield inputs
 
 
 def _library_facts(torch: Any, device: Any) -> dict[str, Any]:
@@ -256,7 +337,7 @@ def _kind(error: BaseException, *, started: bool) -> ErrorKind:
         return "user"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "oom"
-    if any(sign in str(error) for sign in ("out of memory", "DefaultCPUAllocator: can't allocate memory")):
+    if any(sign in str(error) for sign in _NO_MEMORY):
         return "oom"
     if isinstance(error, ImportError):
         return "infrastructure"  # an environment that lacks a library: installing it mends every run
