@@ -24,6 +24,9 @@ TURN, STRETCH, MOVE, BEND = 15.0, 0.15, 0.08, 0.05
 
 def digits_large(size: int) -> Arrays:
     """``images`` uint8 (N, size, size) with values 0 to 255, ``labels`` int64 (N,); the test split likewise."""
+    import torch
+
+    torch.set_num_threads(1)  # two wait for each other on a busy machine, and preparation is one of several jobs
     small = digits()
     parts: Arrays = {"levels": np.array(255)}
     for number, (prefix, samples) in enumerate((("", TRAIN_SAMPLES), ("test_", TEST_SAMPLES))):
