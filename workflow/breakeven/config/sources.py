@@ -27,8 +27,8 @@ def find_source(config: WorkloadConfig, place: str) -> Source:
     if config.data is None:
         if meta is None:
             raise UserError(
-                f"{place}: workload.data is missing: name a JSONL file of text (data: {{file: my.jsonl}}) or a folder of "
-                "images (data: {folder: my-images})."
+                f"{place}: workload.data is missing: name a JSONL file of text (data: {{file: my.jsonl}}) or a folder "
+                "of images (data: {folder: my-images})."
             )
         return _bundled(meta.data, place)
     found = _found(config.data, place)

@@ -35,20 +35,14 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item for item in value)
 
 
-def _wholes(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(_whole(item) and item >= 1 for item in value)
-
-
 # Comparisons with infinity refuse NaN too.
 WHOLE = Kind("a whole number of at least 1", lambda value: _whole(value) and value >= 1)
-WHOLES = Kind("a list of whole numbers of at least 1", _wholes)
 POSITIVE = Kind("a number above 0", lambda value: _number(value) and 0 < value < inf)
 FRACTION = Kind("a number from 0 to below 1", lambda value: _number(value) and 0 <= value < 1)
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TEXT = Kind("text", lambda value: isinstance(value, str) and bool(value))
 TEXTS = Kind("text or a list of texts", lambda value: TEXT.holds(value) or _texts(value))
 WHOLES = Kind("a list of whole numbers of at least 1", _wholes)
-LAYER = Kind("'basic' or 'bottleneck'", lambda value: value in ("basic", "bottleneck"))
 NORM = Kind("'batch' or 'group'", lambda value: value in ("batch", "group"))
 LAYER = Kind("'basic' or 'bottleneck'", lambda value: value in ("basic", "bottleneck"))
 KEYS = Kind("keys with values", lambda value: isinstance(value, dict))
@@ -57,8 +51,6 @@ Rules = tuple[tuple[str, Kind], ...]
 
 #: ``workload.config`` of a family: the first pattern that fits a key says what it holds.
 CONFIG: Rules = (
-    ("hidden_sizes", WHOLES),
-    ("depths", WHOLES),
     ("*_size", WHOLE),
     ("hidden_sizes", WHOLES),
     ("depths", WHOLES),
@@ -83,9 +75,6 @@ CONFIG: Rules = (
     ("first_layer_is_expansion", FLAG),
     ("finegrained_output", FLAG),
     ("tf_padding", FLAG),
-    ("qkv_bias", FLAG),
-    ("downsample_*", FLAG),
-    ("layer_type", LAYER),
     ("norm", NORM),
     ("hidden_act", TEXT),
     ("rope_parameters", KEYS),

@@ -1,5 +1,5 @@
-"""``python -m breakeven.datasets.fetch_images``: download a hub's data set of images once, pinned by commit, into a folder
-of image files. No timed job ever downloads."""
+"""``python -m breakeven.datasets.fetch_images``: download a hub's data set of images once, pinned by commit, into a
+folder of image files. No timed job ever downloads."""
 
 import argparse
 import io
@@ -45,18 +45,20 @@ def fetch_images(source: DataSource, output: Path) -> None:
 def _write_split(source: DataSource, split: str, folder: Path, of: set[str] | None = None) -> set[str]:
     """The classes found. ``of``: only images of these, where some classes may be in no image that is trained on."""
     rows, name_of = _load(source, split)
+    image, label_column = str(source.image), str(source.label)
     classes: set[str] = set()
     written = 0
     for number, row in enumerate(rows):
-        label = row[source.label]
+        label = row[label_column]
         if label is None or label == -1:
             raise UserError(
-                f"{_said(source)}: split '{split}' has no labels. Name another (workload.data.train, workload.data.test)."
+                f"{_said(source)}: split '{split}' has no labels. Name another (workload.data.train or "
+                "workload.data.test)."
             )
         name = name_of(label)
         if of is not None and name not in of:
             continue
-        raw = _bytes(row[source.image])
+        raw = _bytes(row[image])
         suffix = _suffix(raw, f"{_said(source)}: split '{split}', row {number + 1}")
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / f"{number:08d}{suffix}").write_bytes(raw)
