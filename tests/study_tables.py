@@ -212,6 +212,78 @@ def two_cores(error: str = "RuntimeError: loss is <nan> & gone") -> Tables:
     return tables
 
 
+def with_settings() -> Tables:
+    """The two cores with settings compared: precision, one of its values unsupported, and a synthetic twin."""
+    tables = two_cores()
+    runs = tables.others["runs"]
+    cannot = [
+        _run(n, 0) | {"status": "unsupported", "error": "tf32: a CPU has none", "step_time_ms": None, "series": f"s{n}"}
+        for n in (1, 2)
+    ]
+    tables.others["runs"] = pd.concat([runs, pd.DataFrame(cannot)], ignore_index=True)
+    rows = [
+        row
+        for n in (1, 2)
+        for row in (
+            _compared("precision", "fp32", "fp32", n, 1.0),
+            _compared("precision", "bf16", "fp32", n, 0.25 * n),
+            _compared("precision", "tf32", "fp32", n, None, status="unsupported", note="tf32: a CPU has none"),
+            _compared("precision", "bf16", "fp32", n, 0.4, held="image_size 300", headline=False),
+            _compared("synthetic", "false", "false", n, 1.0),
+            _compared("synthetic", "true", "false", n, 1.25, share=0.2),
+        )
+    ]
+    tables.others["comparison"] = pd.DataFrame(rows)
+    return tables
+
+
+def _compared(
+    setting: str,
+    value: str,
+    baseline: str,
+    devices: int,
+    speedup: float | None,
+    *,
+    held: str = "",
+    headline: bool = True,
+    share: float | None = None,
+    status: str = "ok",
+    note: str = "",
+) -> dict[str, object]:
+    spread = 0.0 if value == baseline else 0.02
+    step_ms = None if speedup is None else 100 / speedup
+
+    def ends(name: str, middle: float | None, half: float) -> dict[str, object]:
+        low, high = (None, None) if middle is None else (middle - half, middle + half)
+        return {name: middle, f"{name}_low": low, f"{name}_high": high}
+
+    return {
+        "study": "images-quick",
+        "workload": "MobileNetV2",
+        "sweep": setting,
+        "series": f"MobileNetV2, ddp, {value}, strong",
+        "strategy": "ddp",
+        "devices": devices,
+        "setting": setting,
+        "value": value,
+        "baseline": baseline,
+        "held": held,
+        "headline": headline,
+        **ends("speedup", speedup, spread),
+        **ends("step_time_ms", step_ms, 1.0),
+        **ends("data_bound_share", share, 0.03),
+        "throughput": None if step_ms is None else 64e3 / step_ms,
+        "peak_memory_gib": 0.61,
+        "memory_of": "host",
+        "accuracy": None,
+        "epochs_to_target": None,
+        "repeats": 0 if speedup is None else 3,
+        "runs_not_ok": 3 if speedup is None else 0,
+        "status": status,
+        "note": note,
+    }
+
+
 def _run(devices: int, repeat: int, error: str = "") -> dict[str, object]:
     strategy = "zero1" if error else "ddp"
     return {

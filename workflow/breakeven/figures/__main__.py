@@ -1,7 +1,7 @@
 """``python -m breakeven.figures``: one figure of one workload.
 
-Kinds time, efficiency and decomposition are drawn from a study's tables; samples, pareto, vendors and rounds from the
-scores of published rounds.
+Kinds time, efficiency and decomposition are drawn from a study's tables, settings from its comparison.csv; samples,
+pareto, vendors and rounds from the scores of published rounds.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from breakeven.figures import (
     pareto_figure,
     rounds_figure,
     samples_figure,
+    settings_figure,
     time_figure,
     vendors_figure,
 )
@@ -65,6 +66,13 @@ def render_published(kind: str, what: Published, study: str) -> str:
         return to_svg(OF_SCORES[kind](what, note_of(kind, "mlperf", rounds)), _name(study, what.workload, kind))
 
 
+def render_settings(workload: str, comparison: pd.DataFrame, device: str = "") -> str:
+    """The SVG of what each setting changes. ``device``: the word for one."""
+    study = str(comparison["study"].iloc[0]) if len(comparison) else "study"
+    with theme():
+        return to_svg(settings_figure.draw(workload, comparison, device), _name(study, workload, "settings"))
+
+
 def _name(study: str, workload: str, kind: str) -> str:
     return f"{slug(study)}-{slug(workload)}-{kind}"
 
@@ -79,6 +87,8 @@ def main() -> None:
     parser.add_argument("--points", type=Path, help="points.csv of the study")
     parser.add_argument("--efficiency", type=Path, help="efficiency.csv of the study")
     parser.add_argument("--breakeven", type=Path, help="breakeven.csv of the study")
+    parser.add_argument("--comparison", type=Path, help="comparison.csv of the study")
+    parser.add_argument("--device", default="device", help="the word for one device, as in the tables")
     parser.add_argument(
         "--scores",
         type=Path,
@@ -93,6 +103,10 @@ def main() -> None:
     parser.add_argument("--output", required=True, type=Path, help="the SVG to write")
     options = parser.parse_args()
     _require(options)
+    if options.kind == "settings":
+        svg = render_settings(options.workload, read_table(options.comparison), options.device)
+        write_text(options.output, svg)
+        return
     series = _view(options)
     results = _published(options, series)
     if options.kind in OF_SERIES:

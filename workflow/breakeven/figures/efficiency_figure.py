@@ -15,6 +15,7 @@ _BEND_POINTS = 25
 
 def draw(view: View, note: str = "", _: Published | None = None) -> Figure:
     title = f"{view.workload}: efficiency"
+    view = view.legible()
     look = styles(view.curves)
     if why := _nothing(view, look):
         return layout.without_data(title=title, subtitle=reference(view), why=why, note=note)

@@ -33,6 +33,12 @@ KINDS = {
         "break-even.",
         _SERIES,
     ),
+    "settings": Kind(
+        ("comparison",),
+        "What each setting changes, all else equal: work per time against the value that is named, on every number of "
+        "devices.",
+        "Speed-ups",
+    ),
     "decomposition": Kind(
         TABLES,
         "What the efficiency of each size was lost to: the parts are logarithms, so they add up to the whole loss, and "
@@ -65,8 +71,9 @@ KINDS = {
 }
 
 
-def kinds(source: str, rounds: int = 1) -> tuple[str, ...]:
-    """The kinds that a study of ``source`` has; ``rounds``: how many rounds its results may be compared over."""
+def kinds(source: str, rounds: int = 1, *, settings: bool = False) -> tuple[str, ...]:
+    """The kinds that a study of ``source`` has; ``rounds``: how many rounds its results may be compared over;
+    ``settings``: whether runs of it differ in one setting alone."""
     if source != "mlperf":
-        return ("time", "efficiency")
-    return tuple(kind for kind in KINDS if kind != "rounds" or rounds > 1)
+        return ("time", "efficiency", "settings") if settings else ("time", "efficiency")
+    return tuple(kind for kind in KINDS if kind != "settings" and (kind != "rounds" or rounds > 1))

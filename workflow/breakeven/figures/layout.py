@@ -30,12 +30,13 @@ class Page:
     axes: list[list[Axes]]
     """By row and column."""
     panel_in: tuple[float, float]
+    """Width and height, of the first row where they differ."""
 
 
 def page(
     *,
     width: float,
-    panel_height: float,
+    panel_height: float | Sequence[float],
     rows: int,
     columns: int,
     right: float,
@@ -45,22 +46,24 @@ def page(
     keys: Sequence[Key],
     note: str = "",
     left: float = _LEFT,
+    below: float = _XLABEL,
 ) -> Page:
-    """``left``, ``right``: room beside each panel for what stands there; ``above``: room over each panel for its title
-    and marks; ``note``: lines at the foot, each broken where it is too long."""
+    """``panel_height``: of all panels, or of those of each row; ``left``, ``right``: room beside each panel for what
+    stands there; ``above``, ``below``: over each panel for its title and marks, under it for its axis; ``note``: lines
+    at the foot, each broken where it is too long."""
+    heights = [panel_height] * rows if isinstance(panel_height, float | int) else list(panel_height)
     per_row = _columns(keys, width - 0.3)
     legend_height = math.ceil(len(keys) / per_row) * _LEGEND_ROW + 0.12 if keys else 0.0
     note_lines = [line for one in note.split("\n") for line in even_lines(one, int((width - 0.4) / 0.058))]
     note_height = len(note_lines) * _NOTE_ROW + 0.06 if note_lines else 0.0
-    row_height = above + panel_height + _XLABEL
-    height = _TITLE + rows * row_height + legend_height + note_height
+    height = _TITLE + sum(heights) + rows * (above + below) + legend_height + note_height
     figure = Figure(figsize=(width, height))
     panel_width = (width - columns * (left + right)) / columns
 
     def panel(row: int, column: int) -> Axes:
         edge = left + column * (left + right + panel_width)
-        bottom = height - _TITLE - row * row_height - above - panel_height
-        return figure.add_axes((edge / width, bottom / height, panel_width / width, panel_height / height))
+        bottom = height - _TITLE - sum(heights[: row + 1]) - (row + 1) * above - row * below
+        return figure.add_axes((edge / width, bottom / height, panel_width / width, heights[row] / height))
 
     figure.text(0.16 / width, 1 - 0.1 / height, title, fontsize=13, fontweight="bold", color=INK, va="top")
     figure.text(0.16 / width, 1 - 0.38 / height, subtitle, fontsize=9, color=MUTED, va="top")
@@ -82,7 +85,7 @@ def page(
     for index, line in enumerate(note_lines):
         y = (note_height - 0.02 - index * _NOTE_ROW) / height
         figure.text(0.16 / width, y, line, fontsize=7.5, color=MUTED, va="top")
-    return Page(figure, axes, (panel_width, panel_height))
+    return Page(figure, axes, (panel_width, heights[0]))
 
 
 def even_lines(text: str, most: int) -> list[str]:

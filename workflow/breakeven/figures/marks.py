@@ -229,12 +229,13 @@ def ideal_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     axes.plot(x, y, color=MUTED, linewidth=1.1, linestyle=(0, (4, 3)), zorder=2)
 
 
-def panel_title(axes: Axes, text: str, lift: float = 6.0) -> None:
+def panel_title(axes: Axes, text: str, lift: float = 6.0, aside: float = 0.0) -> None:
+    """``lift``, ``aside``: points above the panel's upper left corner and to its right."""
     axes.annotate(
         text,
         (0, 1),
         xycoords="axes fraction",
-        xytext=(0, lift),
+        xytext=(aside, lift),
         textcoords="offset points",
         fontsize=9.5,
         fontweight="bold",

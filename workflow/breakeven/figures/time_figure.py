@@ -15,6 +15,7 @@ from breakeven.figures.view import Curve, View
 
 def draw(view: View, note: str = "", results: Published | None = None) -> Figure:
     """``results``: every submission of the family is then a faint dot behind the series."""
+    view = view.legible()
     look = styles(view.curves)
     behind = of_family(results.own, results.family) if results else None
     keys = marks.keys(view.curves, look)

@@ -5,7 +5,7 @@ No drawing here: the report reads its sentences from the same view the figures a
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.status import Status
 
 SCALINGS = ("weak", "strong", "free")
+#: Series that a figure can show in colours of their own (``theme.PALETTE``).
+LEGIBLE = 6
 _TRUE = frozenset({"true", "1", "yes"})
 
 
@@ -111,6 +113,12 @@ class View:
     def headlines(self) -> list[Curve]:
         return [c for c in self.curves if c.headline]
 
+    def legible(self) -> "View":
+        """With the headline series alone where there are more than a reader can tell apart. Published series stay:
+        all but the headline are drawn faintly."""
+        named = {curve.name for curve in self.curves if curve.scaling != "free"}
+        return replace(self, curves=tuple(self.headlines)) if len(named) > LEGIBLE and self.headlines else self
+
     def break_even(self, series: str) -> BreakEven | None:
         return next((b for b in self.break_evens if b.series == series), None)
 
@@ -185,6 +193,8 @@ _NUMBERS = frozenset(
     time_to_train_strict_min time_raw_min time_min_min time_max_min samples_to_converge time_reference_min
     throughput_per_device step_throughput evaluation_min startup_min samples_mean samples_sd batch_min batch_max
     samples_min critical_batch critical_batch_low critical_batch_high rmse_percent
+    step_time_ms_low step_time_ms_high data_bound_share data_bound_share_low data_bound_share_high peak_memory_gib
+    accuracy epochs_to_target host_bound_share
     """.split()  # noqa: SIM905
 )
 #: What is read from each table in any case.
@@ -201,6 +211,8 @@ _NEEDED = {
             note""",
         "runs": "run_id series workload devices repeat status",
         "equivalence": "run_id",
+        "comparison": """study workload strategy devices setting value baseline held headline speedup speedup_low
+            speedup_high step_time_ms peak_memory_gib status note""",
         "scores": """round benchmark workload submitter system accelerator_family devices division system_status
             global_batch scaling_factor time_to_train_min time_min_min time_max_min samples_to_converge device_hours
             duplicate_of note""",
@@ -216,7 +228,7 @@ _TEXT = frozenset(
     run_id reference_run_id strategy error log host device_model torch_version measure_sources faults
     round benchmark submitter system system_name accelerator accelerator_family division system_status duplicate_of
     log_months result_id repository commit strict_note step_throughput_note step_rate_note decomposition_note of
-    kind file detail
+    kind file detail sweep setting value baseline held memory_of
     """.split()  # noqa: SIM905 - a list of words reads better than forty quotes
 )
 

@@ -15,7 +15,9 @@ from breakeven.schema.point import Point
 from breakeven.schema.status import Status
 
 #: Text that may look like a number: the driver 535.10 is not 535.1.
-TEXT = ("run_id", "device_model", "driver", "torch_version", "faults")
+TEXT = (
+    "run_id", "device_model", "driver", "torch_version", "faults", "error", "strategy_options", "degrees",
+)  # fmt: skip
 
 
 def record_points(plan: dict[str, Any], runs: pd.DataFrame) -> pd.DataFrame:
@@ -25,27 +27,33 @@ def record_points(plan: dict[str, Any], runs: pd.DataFrame) -> pd.DataFrame:
     holds no usable time, is a point ``not_measured``.
     """
     by_run = {(str(row["run_id"]), int(row["repeat"])): row for row in runs.to_dict("records")}
-    sizes: dict[str, set[int]] = {}
     timed = [cell for cell in plan["cells"] if cell["spec"]["timed"]]
-    for cell in timed:
-        sizes.setdefault(cell["series"], set()).add(cell["spec"]["devices"])
+    headlines = _headlines(plan, timed)
     points = [
-        _point(plan, cell, repeat, by_run.get((cell["run_id"], repeat)), headline=_is_headline(cell["series"], sizes))
+        _point(plan, cell, repeat, by_run.get((cell["run_id"], repeat)), headline=cell["series"] in headlines)
         for cell in timed
         for repeat in range(1, plan["repeats"] + 1)
     ]
     return points_frame(points)
 
 
-def _is_headline(series: str, sizes: dict[str, set[int]]) -> bool:
-    """The answer is drawn from curves; a lone size (the baseline) is context, unless it is all there is."""
-    return len(sizes[series]) > 1 or all(len(counts) == 1 for counts in sizes.values())
+def _headlines(plan: dict[str, Any], timed: list[dict[str, Any]]) -> set[str]:
+    """Series of the sweeps that the study names for its answer, of all where it names none. The answer is drawn from
+    curves; a lone size (the baseline) is context, unless it is all there is."""
+    named = (plan.get("settings") or {}).get("headline") or []
+    chosen = {cell["series"] for cell in timed if not named or cell["sweep"] in named}
+    sizes: dict[str, set[int]] = {series: set() for series in chosen}
+    for cell in timed:
+        if cell["series"] in chosen:
+            sizes[cell["series"]].add(cell["spec"]["devices"])
+    curves = {series for series, counts in sizes.items() if len(counts) > 1}
+    return curves or set(sizes)
 
 
 def _point(plan: dict[str, Any], cell: dict[str, Any], repeat: int, run: Any, *, headline: bool) -> Point:
     spec = cell["spec"]
     text = cell["spec"]["workload"]["sequence_length"] is not None
-    why = _unusable(run) if run is not None else ""
+    why = unusable(run) if run is not None else ""
     status = Status.NOT_MEASURED if run is None or why else Status(run["status"])
     ok = status is Status.OK
     source = f"results/runs/{cell['run_id']}/r{repeat}/record.json"
@@ -76,7 +84,7 @@ def _point(plan: dict[str, Any], cell: dict[str, Any], repeat: int, run: Any, *,
     )
 
 
-def _unusable(run: Any) -> str:
+def unusable(run: Any) -> str:
     """Why an ``ok`` run has no time for a curve; empty where it has one, or ended otherwise."""
     if Status(run["status"]) is not Status.OK:
         return ""

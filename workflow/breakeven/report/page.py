@@ -12,7 +12,7 @@ from breakeven import __version__
 from breakeven.figures import words
 from breakeven.figures.kinds import KINDS
 from breakeven.figures.view import View, without_forbidden
-from breakeven.report import platform, published, tables
+from breakeven.report import platform, published, settings, tables
 from breakeven.report.answer import Answer, study_answers
 from breakeven.report.cells import Table
 from breakeven.report.inline import inline_svg
@@ -48,6 +48,8 @@ class WorkloadPart:
     efficiency: list[Table]
     context: Table | None
     break_even: Table
+    settings: list[Table]
+    data_bound: str
     to_target: bool
     critical_batch: str
     not_split: list[str]
@@ -74,6 +76,7 @@ class StudyPart:
     workloads: list[WorkloadPart]
     facts: list[tuple[str, str]]
     failures: Table
+    unsupported: Table
     measured: bool
     runs: Table | None
     equivalence: Table | None
@@ -94,6 +97,7 @@ def study_part(study: Study) -> StudyPart:
         workloads=[_workload(study, view) for view in study.views],
         facts=platform.facts(study.meta.platform, runs),
         failures=tables.failures_table(frames["points"], runs),
+        unsupported=tables.unsupported_table(runs),
         measured=runs is not None,
         runs=tables.runs_table(runs) if runs is not None else None,
         equivalence=tables.equivalence_table(frames["equivalence"]) if "equivalence" in frames else None,
@@ -103,6 +107,7 @@ def study_part(study: Study) -> StudyPart:
 
 
 def _workload(study: Study, view: View) -> WorkloadPart:
+    comparison = study.tables.get("comparison")
     return WorkloadPart(
         title=view.workload,
         anchor=f"{slug(study.name)}-{slug(view.workload)}",
@@ -111,6 +116,8 @@ def _workload(study: Study, view: View) -> WorkloadPart:
         efficiency=tables.efficiency_tables(study.tables["efficiency"], view),
         context=tables.context_table(study.tables["efficiency"], view),
         break_even=tables.break_even_table(study.tables["breakeven"], view),
+        settings=settings.setting_tables(comparison, view.workload, study.device) if comparison is not None else [],
+        data_bound=settings.data_bound(comparison, view.workload, study.device) if comparison is not None else "",
         to_target=view.to_target,
         critical_batch=_critical_batch(study, view),
         not_split=[sentence for curve in view.headlines for sentence in published.not_split(curve)],

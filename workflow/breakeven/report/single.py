@@ -6,6 +6,10 @@ import pandas as pd
 
 from breakeven.figures import words
 from breakeven.figures.view import Curve, View
+from breakeven.metrics.table import SETTINGS
+
+#: Settings that come with the strategy.
+_STRATEGYS = ("strategy_options", "degrees", "batch_per_device")
 
 
 def compared(view: View, curve: Curve, runs: pd.DataFrame, threshold: float | None) -> str:
@@ -27,8 +31,24 @@ def compared(view: View, curve: Curve, runs: pd.DataFrame, threshold: float | No
     return f"{said}{against if len(curve.sizes) > 1 else ''}."
 
 
+def _singles(curve: Curve, runs: pd.DataFrame) -> set[str]:
+    """Series of ``single`` whose settings are the curve's own, as far as the runs tell."""
+    own = runs[runs["series"] == curve.series]
+    told = [name for name in SETTINGS if name in runs and name not in _STRATEGYS]
+    singles = runs[runs["strategy"] == "single"]
+    if own.empty:
+        return set(singles["series"])
+    first = own.sort_values("devices").iloc[0]
+    alike = [all(_same(row[name], first[name]) for name in told) for _, row in singles.iterrows()]
+    return set(singles.loc[alike, "series"])
+
+
+def _same(a: object, b: object) -> bool:
+    return bool(a == b or (pd.isna(a) and pd.isna(b)))  # type: ignore[call-overload]
+
+
 def _single(view: View, curve: Curve, runs: pd.DataFrame, first: "pd.Series[Any]") -> "pd.Series[Any] | None":
-    names = set(runs.loc[runs["strategy"] == "single", "series"])
+    names = _singles(curve, runs)
     if curve.series in names:
         return None
     alike = sorted(

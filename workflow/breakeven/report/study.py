@@ -8,7 +8,7 @@ import pandas as pd
 
 from breakeven.figures.kinds import KINDS, TABLES, kinds
 from breakeven.figures.view import View, read_table, view, workloads
-from breakeven.figures.words import listing
+from breakeven.figures.words import DEVICE, listing
 from breakeven.report.meta import StudyMeta, presumed
 from breakeven.report.notices import notice
 from breakeven.report.published import Round
@@ -16,7 +16,7 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.spec import slug
 
 #: Tables that only some studies have.
-_OPTIONAL = ("runs", "equivalence")
+_OPTIONAL = ("runs", "equivalence", "comparison")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class Study:
         if planned:
             return {kind: planned[kind] for kind in KINDS if kind in planned}
         return {kind: self._arguments(workload) for kind in kinds("points")}
+
+    @property
+    def device(self) -> str:
+        """The word for one device."""
+        return next((curve.device for view in self.views for curve in view.curves), DEVICE)
 
     def _arguments(self, workload: str) -> list[str]:
         """Of the kinds that are drawn from a study's own tables."""

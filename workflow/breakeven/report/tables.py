@@ -122,7 +122,8 @@ def break_even_table(breakeven: pd.DataFrame, view: View) -> Table:
 
 
 def failures_table(points: pd.DataFrame, runs: pd.DataFrame | None) -> Table:
-    """Every run that gave no time, or was made to fail: who, where, why, and where to read on."""
+    """Every run that gave no time, or was made to fail: who, where, why, and where to read on. Those that the machine
+    does not support are told by reason (``unsupported_table``)."""
     columns = [
         (Column("Run", number=False), text("run_id")),
         (Column("Series", number=False), text("series")),
@@ -139,13 +140,36 @@ def failures_table(points: pd.DataFrame, runs: pd.DataFrame | None) -> Table:
         once = gone.drop_duplicates(["label", "source", "devices", "repeat"])
         return table("", once.assign(run_id=once["label"], log=once["source"]), columns)
     faults = runs["faults"] if "faults" in runs else pd.Series("", index=runs.index)
-    bad = runs[(runs["status"] != Status.OK) | (faults != "")].copy()
+    failed = ~runs["status"].isin([Status.OK, Status.UNSUPPORTED])
+    bad = runs[failed | (faults != "")].copy()
     bad["error"] = [_why(row) for _, row in bad.iterrows()]
     told = set(zip(bad["run_id"], bad["repeat"], strict=True))
     silent = gone[gone["status"].isin([Status.NOT_MEASURED, Status.OK])]
     known_why = [pair in told for pair in zip(silent["label"], silent["repeat"], strict=True)]
     silent = silent[~pd.Series(known_why, index=silent.index, dtype=bool)]
     return table("", pd.concat([bad, _silent(silent)], ignore_index=True), columns)
+
+
+def unsupported_table(runs: pd.DataFrame | None) -> Table:
+    """Runs that the machine or a library cannot do, one row a reason."""
+    columns = [
+        (Column("Reason", number=False, wrap=True), text("error")),
+        (Column("Runs"), whole("runs")),
+        (Column("Series", number=False, wrap=True), text("series")),
+    ]
+    if runs is None or "error" not in runs:
+        return table("", pd.DataFrame(), columns)
+    cannot = runs[runs["status"] == Status.UNSUPPORTED]
+    rows = [
+        {"error": reason, "runs": len(group), "series": _some(list(dict.fromkeys(group["series"])))}
+        for reason, group in cannot.groupby("error", sort=False)
+    ]
+    return table("", pd.DataFrame(rows), columns)
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{'; '.join(names[:most])}{more}"
 
 
 def _why(run: "pd.Series[Any]") -> str:
@@ -177,10 +201,13 @@ def runs_table(runs: pd.DataFrame) -> Table:
         (Column("Throughput"), _throughput),
         (Column("Data wait", "% of step"), significant("data_wait_share", 2, per=0.01)),
         (Column("Gradient wait", "% of step"), significant("sync_wait_share", 2, per=0.01)),
+        (Column("Host-bound", "% of step"), significant("host_bound_share", 2, per=0.01)),
         (Column("Peak host memory", "GiB per rank"), significant("peak_rss_gib")),
         (Column("Peak device memory", "GiB reserved"), significant("peak_reserved_gib")),
         (Column("Loss", "first"), significant("loss_first", 4)),
         (Column("Loss", "last"), significant("loss_last", 4)),
+        (Column("Accuracy", "%, last"), significant("accuracy", 3, per=0.01)),
+        (Column("Epochs to target"), significant("epochs_to_target")),
         (Column("Warm-up dropped", "steps"), whole("warmup_dropped")),
         (Column("Elapsed", "s"), significant("elapsed_s")),
     ]

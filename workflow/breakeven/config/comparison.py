@@ -1,0 +1,178 @@
+"""Which runs of a study differ in one setting alone, and which of its values the others are held against.
+
+Of every run and every setting that the study varies: the runs that are equal in all else, whichever sweep asks for
+them. The tables and the figure of settings read this from plan.json.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from breakeven.config.machine import Machine
+from breakeven.config.models import MeasuredStudy, RunSettings
+from breakeven.config.series import label
+from breakeven.config.sweep import Cell
+from breakeven.schema.spec import Json, Spec, canonical_json
+
+#: Settings that are compared, in the order of tables and panels, and what may differ along with each because it
+#: follows from it. Any other field of a spec is held equal.
+_FOLLOWS: dict[str, frozenset[str]] = {
+    "strategy": frozenset({"strategy_options", "degrees"}),
+    "strategy_options": frozenset(),
+    "degrees": frozenset(),
+    "sampling": frozenset(),
+    "global_batch": frozenset({"updates", "evaluate_every"}),
+    "gradient_accumulation": frozenset(),
+    "precision": frozenset(),
+    "compile": frozenset(),
+    "activation_checkpointing": frozenset(),
+    "memory_format": frozenset(),
+    "optimizer": frozenset(),
+    "learning_rate": frozenset(),
+    "learning_rate_rule": frozenset({"learning_rate_batch"}),
+    "data": frozenset({"updates", "evaluate_every"}),
+    "image_size": frozenset(),
+    "resize_on": frozenset(),
+    "workers": frozenset(),
+    "prefetch_factor": frozenset(),
+    "persistent_workers": frozenset(),
+    "pin_memory": frozenset(),
+    "non_blocking": frozenset(),
+    "synthetic": frozenset(),
+}
+SETTINGS = tuple(_FOLLOWS)
+#: Fields that are the same for the whole study, or say nothing of a setting.
+_STUDYS = frozenset({"workload", "device_kind", "device_model", "devices_per_node", "measure_version"})
+Fields = Mapping[str, str]
+"""Every field of a cell as canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    run_id: str
+    value: str
+    series: str
+    sweep: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Runs on so many devices that differ in one setting."""
+
+    setting: str
+    devices: int
+    baseline: str
+    """The value that the others are held against: the study's default, where one of the runs has it, else the first."""
+    held: str
+    """What is held equal here, other than the study's default and in other comparisons of this setting."""
+    headline: bool
+    """Of all comparisons of this setting on so many devices, the one nearest to the study's defaults."""
+    cells: tuple[Compared, ...]
+    """In the study's order, the baseline first."""
+
+
+def comparisons(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -> list[Comparison]:
+    """Setting by setting, then by what is held equal, in the study's order."""
+    once: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.spec.timed:
+            once.setdefault(cell.run_id, cell)
+    timed = list(once.values())
+    fields = [_fields(cell.spec) for cell in timed]
+    usual = _usual(study, machine, timed)
+    found = []
+    for setting in SETTINGS:
+        if len({one[setting] for one in fields}) > 1:
+            groups = _groups(setting, timed, fields)
+            found += _of_setting(setting, groups, usual)
+    return found
+
+
+Group = list[tuple[Cell, Fields]]
+
+
+def _groups(setting: str, cells: Iterable[Cell], fields: Iterable[Fields]) -> list[Group]:
+    """Cells that are equal in all but the setting and what follows from it, where it has two values at least."""
+    free = {setting, *_FOLLOWS[setting]}
+    groups: dict[tuple[Any, ...], dict[str, tuple[Cell, Fields]]] = defaultdict(dict)
+    for cell, one in zip(cells, fields, strict=True):
+        if setting == "strategy" and cell.spec.strategy_options:
+            continue  # held against the strategy's own defaults, not against other strategies
+        held = tuple(value for name, value in one.items() if name not in free)
+        groups[*held, cell.spec.evaluate_every > 0].setdefault(_value(setting, cell.spec), (cell, one))
+    return [list(group.values()) for group in groups.values() if len(group) > 1]
+
+
+def _of_setting(setting: str, groups: Sequence[Group], usual: Fields) -> list[Comparison]:
+    names = [
+        name
+        for name in (groups[0][0][1] if groups else {})
+        if name not in (setting, *_FOLLOWS[setting], "devices", "strategy")
+        and len({group[0][1][name] for group in groups}) > 1
+    ]
+    nearest: dict[int, tuple[int, int]] = {}
+    for at, group in enumerate(groups):
+        cell, one = group[0]
+        far = sum(one[name] != value for name, value in usual.items() if name != setting)
+        nearest[cell.spec.devices] = min(nearest.get(cell.spec.devices, (far, at)), (far, at))
+    return [
+        _comparison(setting, group, usual, names, headline=nearest[group[0][0].spec.devices][1] == at)
+        for at, group in enumerate(groups)
+    ]
+
+
+def _comparison(setting: str, group: Group, usual: Fields, names: Sequence[str], *, headline: bool) -> Comparison:
+    base = next((cell for cell, one in group if one[setting] == usual.get(setting)), group[0][0])
+    ordered = sorted((cell for cell, _ in group), key=lambda cell: cell is not base)
+    values = _plain(base.spec)
+    return Comparison(
+        setting=setting,
+        devices=base.spec.devices,
+        baseline=_value(setting, base.spec),
+        held=", ".join(label(name, values[name]) for name in names if group[0][1][name] != usual.get(name)),
+        headline=headline,
+        cells=tuple(
+            Compared(run_id=cell.run_id, value=_value(setting, cell.spec), series=cell.series, sweep=cell.sweep)
+            for cell in ordered
+        ),
+    )
+
+
+def _usual(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -> dict[str, str]:
+    """What a cell has where nobody says otherwise, as far as that is one value."""
+    said = {name: field.get_default(call_default_factory=True) for name, field in RunSettings.model_fields.items()}
+    said |= study.defaults
+    said["learning_rate"] = float(said["learning_rate"])  # a whole number in YAML, never in a spec
+    said["image_size"] = said.get("image_size") or (cells[0].spec.workload.image_size if cells else None)
+    for name in ("pin_memory", "non_blocking"):
+        if said.get(name) is None:
+            said[name] = machine.device_kind == "cuda"
+    return {name: canonical_json(said[name]) for name in SETTINGS if said.get(name) is not None}
+
+
+def _plain(spec: Spec) -> Json:
+    """Fields by the user's names; of the workload what a setting may override."""
+    own = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec) if field.name not in _STUDYS}
+    return own | {"data": spec.workload.data.name, "image_size": spec.workload.image_size}
+
+
+def _fields(spec: Spec) -> Fields:
+    return {name: canonical_json(value) for name, value in _plain(spec).items()}
+
+
+def _value(setting: str, spec: Spec) -> str:
+    """A value as tables show it: ``bf16``, ``true``, ``fsdp*tp (tp 2)``, ``hook fp16``."""
+    value = _plain(spec)[setting]
+    if setting == "strategy" and spec.degrees:
+        return f"{value} ({_listed(spec.degrees)})"
+    if isinstance(value, dict):
+        return _listed(value) or "default"
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def _listed(values: Json) -> str:
+    return " ".join(
+        f"{name} {item if isinstance(item, str) else canonical_json(item)}" for name, item in sorted(values.items())
+    )
