@@ -1,6 +1,6 @@
-"""Real runs under torchrun: the times are the right ranks' times, the work is the same, and nothing is left behind.
+"""Real runs: the times are the right ranks' times, the work is the same, and nothing is left behind.
 
-Every run starts one or two processes that import torch and transformers; the whole file takes two minutes on two cores.
+Ranks are forked from one server, which takes a few seconds to import; those few that torchrun starts take as long each.
 """
 
 import dataclasses
@@ -9,8 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,119 +17,21 @@ import pytest
 
 from breakeven.datasets.__main__ import main as prepare
 from breakeven.measure.hostlock import host_lock
-from breakeven.schema.cpu import cpu_model
-from breakeven.schema.record import STEP_ARRAYS, Record
-from breakeven.schema.spec import DataSource, Spec, Workload, canonical_json, run_id
+from breakeven.schema.record import STEP_ARRAYS
+from breakeven.schema.spec import Spec, canonical_json, run_id
 from breakeven.schema.status import Status
-from tests.processes import MARK, marked, wait_for
+from tests.measured_runs import CHAT, IMAGES, TEXT, Run, prepare_data, spec
+from tests.processes import is_rank, wait_for
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores"),
 ]
 
-CHAT = [{"prompt": f"What comes after {n}?", "response": f"After {n} comes {n + 1}" * (n % 5 + 1)} for n in range(60)]
-
-IMAGES = Workload(
-    model="mobilenet_v2",
-    config={"depth_multiplier": 0.35, "norm": "group", "classifier_dropout_prob": 0.0},
-    data=DataSource(name="digits"),
-    image_size=32,
-)
-TEXT = Workload(
-    model="llama",
-    config={"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 400},
-    technique="lora",
-    technique_options={"rank": 4},
-    data=DataSource(name="jsonl"),
-    sequence_length=48,
-)
-
-
-def spec(workload: Workload, **changes: Any) -> Spec:
-    usual = {
-        "strategy": "ddp",
-        "device_kind": "cpu",
-        "device_model": cpu_model(),
-        "devices": 2,
-        "devices_per_node": 2,
-        "global_batch": 8,
-        "optimizer": "sgd",
-        "learning_rate": 0.005,
-        "updates": 8,
-        "min_warmup": 2,
-    }
-    return Spec(workload=workload, **{**usual, **changes})
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("data")
-    own = folder / "own.jsonl"
-    own.write_text("".join(json.dumps(row) + "\n" for row in CHAT))
-    files = {}
-    for workload in (IMAGES, TEXT):
-        files[workload.model] = folder / f"{workload.model}.npz"
-        text = canonical_json(dataclasses.asdict(workload))
-        assert prepare(["--workload", text, "--output", str(files[workload.model]), "--file", str(own)]) == 0
-    return {**files, "own": own}
-
-
-@dataclass
-class Run:
-    """One run's files, and the command that makes them."""
-
-    spec: Spec
-    folder: Path
-    data: Path
-    timeout_s: float = 120
-    model_dir: Path | None = None
-    fault: dict[str, Any] = dataclasses.field(default_factory=dict)
-    mark: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def record_file(self) -> Path:
-        return self.folder / "record.json"
-
-    @property
-    def command(self) -> list[str]:
-        files = {"record": self.record_file, "steps": self.folder / "steps.npz", "log": self.folder / "run.log"}
-        arguments = {
-            "spec": self.spec.to_json(),
-            "repeat": "1",
-            "data": self.data,
-            "timeout-s": self.timeout_s,
-            **files,
-        }
-        if self.model_dir:
-            arguments["model-dir"] = self.model_dir
-        options = [text for name, value in arguments.items() for text in (f"--{name}", str(value))]
-        return [sys.executable, "-m", "breakeven.measure", *options]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        fault = {"BREAKEVEN_FAULT": json.dumps(self.fault)} if self.fault else {}
-        return {**os.environ, MARK: self.mark, "BREAKEVEN_MEASURE_HERE": "1", **fault}
-
-    def execute(self) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command, env=self.environment, capture_output=True, text=True, check=False)
-
-    def record(self) -> Record:
-        return Record.from_json(self.record_file.read_text())
-
-    def steps(self) -> dict[str, np.ndarray]:
-        with np.load(self.folder / "steps.npz") as arrays:
-            return dict(arrays)
-
-    def measured(self) -> "Run":
-        done = self.execute()
-        log = self.folder / "run.log"
-        assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")
-        return self
-
-    def processes(self) -> list[int]:
-        """Everything this run started that still runs, whoever its parent is by now."""
-        return marked(self.mark)
+    return prepare_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
@@ -206,78 +106,60 @@ def test_a_slow_rank_is_slow_in_its_own_time_and_the_other_waits_for_it(runs):
     assert run.record().faults == {"rank": 1, "sleep_s": 0.05, "from_update": 24}
 
 
-class TestFailures:
-    def test_a_rank_that_raises_is_named_with_its_last_line(self, tmp_path, data):
-        run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], fault={"rank": 1, "raise_at": 3, "message": "no luck"})
-        done = run.execute()
-        record = run.record()
-        assert done.returncode == 0
-        assert (record.status, record.error.rank) == (Status.FAILED, 1)
-        assert record.error.message == "RuntimeError: no luck"
-        assert f"FAILED rank 1: RuntimeError: no luck (log: {run.folder / 'run.log'})" in done.stderr
-        assert "Traceback" in (run.folder / "run.log").read_text()
-        assert run.steps()["step_s"].shape == (2, 0)
-        assert record.parameters > 0
-        assert run.processes() == []
+def test_torchrun_and_a_fork_server_run_the_same_code(runs, tmp_path, data):
+    forked = runs(spec(TEXT))
+    started = Run(spec(TEXT), tmp_path, data["llama"], launcher="torchrun").measured()
+    assert started.steps()["loss"].tolist() == forked.steps()["loss"].tolist()
+    assert started.record().start == {"by": "torchrun"}
+    assert forked.record().start["by"] == "fork"
+    assert started.record().environment.details["variables"] == forked.record().environment.details["variables"]
+    assert forked.record().rank_start_s < 0.5 * started.record().rank_start_s
+    for record in (started.record(), forked.record()):
+        assert all(0.1 < peak < 2 for peak in record.peak_rss_gib)
+        assert len(record.peak_rss_gib) == 2
+    assert started.processes() == []
 
-    def test_memory_that_runs_out_is_oom(self, tmp_path, data):
-        run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], fault={"rank": 0, "oom_at": 2}).measured()
-        assert run.record().status is Status.OOM
-        assert run.record().error.rank == 0
 
-    def test_a_run_past_its_deadline_is_timeout_and_its_ranks_are_gone(self, tmp_path, data):
-        run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], timeout_s=16, fault={"rank": 1, "sleep_s": 600})
-        run.measured()
-        assert run.record().status is Status.TIMEOUT
-        assert run.record().elapsed_s < 40
-        assert run.processes() == []
-
-    def test_a_rank_killed_from_outside_is_tried_again_and_the_second_time_a_result(self, tmp_path, data):
-        run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], fault={"rank": 1, "kill_at": 2})
-        first = run.execute()
-        assert first.returncode == 1
-        assert "rank 1 was killed by SIGKILL from outside" in first.stderr
-        assert not run.record_file.exists()
-        events = [json.loads(line) for line in (tmp_path / "attempts.jsonl").read_text().splitlines()]
-        assert [(event["event"], event.get("signal"), event.get("rank")) for event in events] == [
-            ("start", None, None),
-            ("killed", "SIGKILL", 1),
-        ]
-        run.measured()
-        record = run.record()
-        assert (record.status, record.attempts, record.error.rank) == (Status.FAILED, 2, 1)
-        assert "out-of-memory killer" in record.error.message
-        assert run.processes() == []
-
-    def test_a_machine_that_is_not_the_specs_is_refused_at_once(self, tmp_path, data):
-        run = Run(spec(IMAGES, device_model="Abacus"), tmp_path, data["mobilenet_v2"])
-        done = run.execute()
-        assert done.returncode == 2
-        assert "The run is of device 'Abacus'" in done.stderr
-        assert list(tmp_path.iterdir()) == []
+def test_a_machine_that_is_not_the_specs_is_refused_at_once(tmp_path, data):
+    run = Run(spec(IMAGES, device_model="Abacus"), tmp_path, data["mobilenet_v2"])
+    done = run.execute()
+    assert done.returncode == 2
+    assert "The run is of device 'Abacus'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 #: A head process as Snakemake is one: it runs bash, which runs the launcher, and ends neither when it dies.
 HEAD = "import subprocess, sys; subprocess.Popen(['bash', '-c', sys.argv[2] + '; true']).wait()  # snakemake"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("whom", ["launcher", "head"])
-def test_no_process_is_left_when_the_launcher_or_its_head_ends(tmp_path, data, whom, number, request):
+@pytest.mark.parametrize(
+    ("launcher", "whom", "number"),
+    [
+        ("fork", "launcher", signal.SIGKILL),
+        ("fork", "launcher", signal.SIGINT),
+        ("fork", "head", signal.SIGKILL),
+        ("fork", "head", signal.SIGINT),
+        ("torchrun", "launcher", signal.SIGKILL),
+        ("torchrun", "head", signal.SIGKILL),
+    ],
+)
+def test_no_process_is_left_when_the_launcher_or_its_head_ends(tmp_path, data, launcher, whom, number, request):
     fault = {"rank": 1, "sleep_s": 600}
-    run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], fault=fault)
+    run = Run(spec(IMAGES, workers=1), tmp_path, data["mobilenet_v2"], launcher=launcher, fault=fault)
     command = run.command
     if whom == "head":
         import shlex
 
+        run.mark = tmp_path.name  # it has a fork server of its own, which is to end too
         command = [sys.executable, "-c", HEAD, "snakemake", shlex.join(command)]
     process = subprocess.Popen(command, env=run.environment, stderr=subprocess.PIPE, text=True)
-    request.addfinalizer(lambda: [os.kill(pid, signal.SIGKILL) for pid in run.processes()])
-    wait_for(lambda: any(tmp_path.glob(".measure-*/started-1.json")), 60)
-    assert len(run.processes()) >= 4  # launcher, torchrun's agent, two ranks
+    request.addfinalizer(lambda: [os.kill(pid, signal.SIGKILL) for pid in run.processes(servers=whom == "head")])
+    wait_for(lambda: len(list(tmp_path.glob(".measure-*/started-*.json"))) == 2, 60)
+    assert sum(map(is_rank, run.processes())) >= 2
+    assert len(run.processes()) >= 4  # launcher, what starts the ranks, two of them; workers that load data later
     process.send_signal(number)
     process.wait(timeout=30)
-    wait_for(lambda: run.processes() == [], 10)
+    wait_for(lambda: run.processes(servers=whom == "head") == [], 10)
     assert not run.record_file.exists()
     with host_lock(lambda: None, lambda: True) as waited:
         assert waited < 10
