@@ -172,6 +172,12 @@ def test_strategies_are_compared_with_their_own_defaults_and_options_within_a_st
     assert (values(options), options.baseline) == (["default", "hook fp16"], "default")
 
 
+def test_a_synthetic_run_is_the_twin_of_every_way_to_load_real_batches() -> None:
+    found = compared([spec(), spec(workers=2, pin_memory=True), spec(synthetic=True)])
+    twins = [(one.held, one.headline, values(one)) for one in found if one.setting == "synthetic"]
+    assert twins == [("", True, ["false", "true"]), ("workers 2, pin_memory on", False, ["false", "true"])]
+
+
 def test_a_run_of_two_series_is_compared_once() -> None:
     fp32, bf16 = spec(), spec(precision="bf16")
     twice = [cell(fp32), cell(bf16), dataclasses.replace(cell(fp32), series="weak", scaling="weak")]

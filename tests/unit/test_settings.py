@@ -95,15 +95,21 @@ def test_command_line(tmp_path: Path) -> None:
     assert "2 CPU cores" in texts(output.read_text())
 
 
-def test_more_series_than_colours_leave_the_headline_alone(tmp_path: Path) -> None:
-    tables = Tables("many")
+@pytest.mark.parametrize("kind", ["time", "efficiency"])
+def test_more_series_than_colours_leave_the_curves_or_the_headline_alone(kind: str, tmp_path: Path) -> None:
     core = {"scaling": "strong", "device": "CPU core"}
-    for at in range(LEGIBLE + 1):
-        tables.add("M", f"M, ddp, v{at}, strong", [(1, 10.0, ""), (2, 6.0, "")], headline=at == 3, **core)
-    tables.write(tmp_path)
-    frames = [read_table(tmp_path / "tables" / f"{name}.csv") for name in ("points", "efficiency", "breakeven")]
-    for kind in ("time", "efficiency"):
-        assert [t for t in texts(render(kind, view("M", *frames))) if t.startswith("ddp")] == ["ddp, v3"]
+
+    def drawn(curves: int) -> list[str]:
+        tables = Tables("many")
+        for at in range(LEGIBLE + 1):
+            sizes = [(1, 10.0, ""), (2, 6.0, "")][: 2 if at < curves else 1]
+            tables.add("M", f"M, ddp, v{at}, strong", sizes, headline=at == 1, **core)
+        tables.write(tmp_path)
+        frames = [read_table(tmp_path / "tables" / f"{name}.csv") for name in ("points", "efficiency", "breakeven")]
+        return [t for t in texts(render(kind, view("M", *frames))) if t.startswith("ddp")]
+
+    assert drawn(2) == ["ddp, v1", "ddp, v0"]
+    assert drawn(LEGIBLE + 1) == ["ddp, v1"]
 
 
 def test_the_synthetic_twin_is_told_in_a_sentence(comparison: pd.DataFrame) -> None:

@@ -43,6 +43,10 @@ _FOLLOWS: dict[str, frozenset[str]] = {
     "synthetic": frozenset(),
 }
 SETTINGS = tuple(_FOLLOWS)
+#: What a run on synthetic batches, which nobody loads, has none of: it is the twin of every way to load real ones.
+_LOADING = frozenset({
+    "workers", "prefetch_factor", "persistent_workers", "pin_memory", "non_blocking", "resize_on",
+})  # fmt: skip
 #: Fields that are the same for the whole study, or say nothing of a setting.
 _STUDYS = frozenset({"workload", "device_kind", "device_model", "devices_per_node", "measure_version"})
 Fields = Mapping[str, str]
@@ -85,7 +89,7 @@ def comparisons(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -
     found = []
     for setting in SETTINGS:
         if len({one[setting] for one in fields}) > 1:
-            groups = _groups(setting, timed, fields)
+            groups = _twins(timed, fields) if setting == "synthetic" else _groups(setting, timed, fields)
             found += _of_setting(setting, groups, usual)
     return found
 
@@ -103,6 +107,19 @@ def _groups(setting: str, cells: Iterable[Cell], fields: Iterable[Fields]) -> li
         held = tuple(value for name, value in one.items() if name not in free)
         groups[*held, cell.spec.evaluate_every > 0].setdefault(_value(setting, cell.spec), (cell, one))
     return [list(group.values()) for group in groups.values() if len(group) > 1]
+
+
+def _twins(cells: Iterable[Cell], fields: Iterable[Fields]) -> list[Group]:
+    """Every run on real data beside the one on synthetic batches that is equal in all but how batches are loaded."""
+    twins: dict[tuple[str, ...], tuple[Cell, Fields]] = {}
+    real: list[tuple[tuple[str, ...], tuple[Cell, Fields]]] = []
+    for cell, one in zip(cells, fields, strict=True):
+        held = tuple(value for name, value in one.items() if name not in {"synthetic", *_LOADING})
+        if cell.spec.synthetic:
+            twins.setdefault(held, (cell, one))
+        else:
+            real.append((held, (cell, one)))
+    return [[pair, twins[held]] for held, pair in real if held in twins]
 
 
 def _of_setting(setting: str, groups: Sequence[Group], usual: Fields) -> list[Comparison]:

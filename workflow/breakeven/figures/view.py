@@ -4,7 +4,7 @@ No drawing here: the report reads its sentences from the same view the figures a
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -114,10 +114,16 @@ class View:
         return [c for c in self.curves if c.headline]
 
     def legible(self) -> "View":
-        """With the headline series alone where there are more than a reader can tell apart. Published series stay:
-        all but the headline are drawn faintly."""
-        named = {curve.name for curve in self.curves if curve.scaling != "free"}
-        return replace(self, curves=tuple(self.headlines)) if len(named) > LEGIBLE and self.headlines else self
+        """Where there are more series than a reader can tell apart: without those of one size, or if need be with the
+        headline series alone. Published series stay: all but the headline are drawn faintly."""
+        if self.scalings == ["free"] or not self.headlines:
+            return self
+        kept: Sequence[Curve] = self.curves
+        if len({curve.name for curve in kept}) > LEGIBLE:
+            kept = [curve for curve in kept if curve.headline or len(curve.tried) > 1]
+        if len({curve.name for curve in kept}) > LEGIBLE:
+            kept = self.headlines
+        return replace(self, curves=tuple(kept))
 
     def break_even(self, series: str) -> BreakEven | None:
         return next((b for b in self.break_evens if b.series == series), None)
