@@ -19,6 +19,7 @@ include: "workflow/rules/mlperf.smk"
 include: "workflow/rules/points.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/equivalence.smk"
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/scaling.smk"
 include: "workflow/rules/figures.smk"
@@ -34,7 +35,10 @@ localrules:
     measure,
     figures,
     report,
+    equivalence,
     help,
+    expand_checks,
+    check_table,
     expand_study,
     copy_facts,
     clone_results,
@@ -96,6 +100,14 @@ rule report:
     """The report, whose first lines are the answer."""
     input:
         TARGETS.report(),
+
+
+rule equivalence:
+    """Every strategy held against one device: same losses, the bytes of its formula, wrong runs caught."""
+    input:
+        TARGETS.equivalence(),
+    shell:
+        "python -m breakeven.metrics.equivalence judge {input:q}"
 
 
 rule help:

@@ -1,6 +1,7 @@
 # The plan of this invocation and the names rules look things up by. The package decides; rules ask.
 from breakeven.figures.kinds import KINDS
 from breakeven.head.drawing import Drawing
+from breakeven.head.equivalence import suite
 from breakeven.head.hooks import announce, config_files, guarded, prepare, start
 from breakeven.head.plan import RUNS, make_plan
 from breakeven.head.sources import sources
@@ -23,4 +24,5 @@ wildcard_constraints:
     data_id=r"[a-z0-9_-]+",
     model=r"[a-z0-9_-]+",
     figure="|".join(KINDS),
+    suite="equivalence|selftest",
     round=r"v[0-9]+\.[0-9]+",

@@ -51,6 +51,9 @@ class Targets:
     def report(self) -> list[str]:
         return [REPORT, ANSWER]
 
+    def equivalence(self) -> list[str]:
+        return ["results/equivalence/table.csv"]
+
     def results(self) -> dict[str, list[str]]:
         """Each target's name and where a person finds what it makes."""
         studies = [f"{STUDIES}/{study.name}/" for study in self.plan.studies.values()]
@@ -64,6 +67,7 @@ class Targets:
             "measure": ["results/runs/"],
             "figures": [f"{path}figures/" for path in studies],
             "report": [REPORT, ANSWER],
+            "equivalence": self.equivalence(),
             "help": [],
         }
 

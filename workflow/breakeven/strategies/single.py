@@ -14,6 +14,7 @@ META = StrategyMeta(
     max_devices=1,
     checks=(
         Check(devices=1, workloads=("llama", "vit", "resnet"), settings={"gradient_accumulation": 4}),
+        Check(devices=1, workloads=("llama", "resnet"), settings={"gradient_accumulation": 4, "optimizer": "adamw"}),
         Check(devices=1, workloads=("llama", "vit", "resnet"), settings={"activation_checkpointing": True}),
     ),
 )
