@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from breakeven.config.cell import Planned
 from breakeven.config.machine import Machine
 from breakeven.config.models import MeasuredStudy
 from breakeven.config.series import held_equal
@@ -144,7 +145,7 @@ def test_along_a_curve_nothing_changes_but_the_device_count(cases: list[dict[str
     for cell in found:
         curves.setdefault(cell.series, []).append(cell)
     for curve in curves.values():
-        assert all(held_equal(c.spec, c.scaling) == held_equal(curve[0].spec, curve[0].scaling) for c in curve)
+        assert all(held_equal(c.spec, c.scaling, {}) == held_equal(curve[0].spec, curve[0].scaling, {}) for c in curve)
         assert len({cell.spec.devices for cell in curve}) == len(curve)
     assert len({(cell.run_id, cell.scaling) for cell in found}) == len(found)
 
@@ -152,10 +153,12 @@ def test_along_a_curve_nothing_changes_but_the_device_count(cases: list[dict[str
 def test_settings_that_read_the_same_are_refused_naming_the_key() -> None:
     one = spec(strategy_options={"shards": 2})
     other = spec(strategy_options={"shards": "2"}, devices=4)
-    clash = [Cell(run_id=run_id(s), spec=s, series="x, ddp, strong", scaling="strong", sweep="s") for s in (one, other)]
-    with pytest.raises(UserError, match="series 'x, ddp, strong' mixes strategy_options"):
+    planned = [Planned(s, "strong", {"strategy_options.shards": s.strategy_options["shards"]}) for s in (one, other)]
+    clash = [("s", found, "x, ddp, strong") for found in planned]
+    with pytest.raises(UserError, match=r"series 'x, ddp, strong' mixes strategy_options\.shards 2 .* and '2'"):
         refuse_mixed_series(clash, "s.yaml")
-    refuse_mixed_series([clash[0], dataclasses.replace(clash[1], spec=dataclasses.replace(other, timed=False))], "s")
+    untimed = dataclasses.replace(planned[1], spec=dataclasses.replace(other, timed=False))
+    refuse_mixed_series([clash[0], ("s", untimed, "x, ddp, strong")], "s")
 
 
 def test_an_unknown_key_of_an_exclude_row_is_said_to_be_one() -> None:

@@ -17,6 +17,7 @@ from pydantic import (
 
 from breakeven.config.text import MAX_NAME, NAME, ROUND, Entry, Line, Title, commit, one_line, round_name
 from breakeven.config.values import JsonKeys
+from breakeven.schema.spec import LearningRateRule, MemoryFormat, Optimizer, Precision, ResizeOn, Sampling
 
 
 def _count_or_auto(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
@@ -25,6 +26,19 @@ def _count_or_auto(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         return check(value)
     except ValidationError:
         raise ValueError("should be a whole number from 1 to 65536, or auto") from None
+
+
+def _updates_or_epoch(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return check(value)
+    except ValidationError:
+        raise ValueError("should be a whole number from 0 to 1000000, or epoch") from None
+
+
+def _no_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("should be a number")
+    return value
 
 
 def _unsaid(default: Any) -> Callable[[Any], Any]:
@@ -40,6 +54,21 @@ Count = Annotated[int, Field(strict=True, ge=1, le=65_536)]
 CountOrAuto = Annotated[Count | Literal["auto"], WrapValidator(_count_or_auto)]
 Batch = Annotated[int, Field(strict=True, ge=1, le=2**24)]
 Updates = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Epochs = Annotated[float, Field(strict=True, gt=0, le=1_000_000, allow_inf_nan=False)]
+#: A share.
+Accuracy = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
+#: Not strict: YAML takes 1e-3 for text.
+LearningRate = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_flag)]
+Flag = Annotated[bool, Field(strict=True)]
+Workers = Annotated[int, Field(strict=True, ge=0, le=1024)]
+Prefetch = Annotated[int, Field(strict=True, ge=1, le=1024)]
+ImageSize = Annotated[int, Field(strict=True, ge=1, le=8192)]
+EvaluateEvery = Annotated[
+    Annotated[int, Field(strict=True, ge=0, le=1_000_000)] | Literal["epoch"], WrapValidator(_updates_or_epoch)
+]
+#: What it names is checked where the sweep is expanded, with a hint at what there is.
+Strategy = Annotated[str, Field(min_length=1, max_length=200)]
+Degrees = Annotated[dict[str, Count], BeforeValidator(_unsaid({}))]
 #: Currency is the user's own: one in all files. The bound is far above any device's price.
 Price = Annotated[float, Field(strict=True, gt=0, le=1_000_000, allow_inf_nan=False)]
 #: A round of MLPerf Training.
@@ -134,20 +163,58 @@ class Platform(BaseModel):
     )
 
 
+#: A data set of the hub, ``org/name``.
+HubId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", max_length=200)]
+#: A column or a split of one.
+Part = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
+
+
 class Data(BaseModel):
     """What a workload trains on."""
 
     model_config = Strict
-    name: str = Field(default="", description="A data set that comes with the project: `digits` or `chat-en`.")
-    file: str = Field(
+    name: str = Field(
+        default="",
+        description="A data set that comes with the project: `digits` (8 x 8, resized), `digits-large` (drawn at the image "
+        "size), `chat-en`.",
+    )
+    file: Place = Field(
         default="",
         description='A JSONL file of your own: one `{"prompt": ..., "response": ...}` or `{"text": ...}` a line.',
+    )
+    folder: Place = Field(
+        default="",
+        description="A folder of your own images, `<folder>/<class>/<file>` (a fifth of each class is held out), or with a "
+        "split of your own `<folder>/train/<class>/<file>` and likewise `test`, `val` or `validation`.",
+    )
+    hub: HubId | None = Field(default=None, description="A data set of images on the hub, `org/name`.")
+    revision: Commit | None = Field(default=None, description="Its commit (40 hex digits); required for one.")
+    image: Part = Field(default="image", description="Its column of images.")
+    label: Part = Field(default="label", description="Its column of labels.")
+    train: Part = Field(default="train", description="Its split to train on.")
+    test: Part = Field(default="test", description="Its split to hold out.")
+    samples: Batch | None = Field(
+        default=None, description="Images used of each split, at most (`folder` and `hub`); default: all."
     )
 
     @model_validator(mode="after")
     def _one_source(self) -> "Data":
-        if bool(self.name) == bool(self.file):
-            raise ValueError("give either 'name' (a data set of the project) or 'file' (a JSONL file of yours)")
+        sources = [key for key in ("name", "file", "folder", "hub") if getattr(self, key)]
+        if len(sources) != 1:
+            raise ValueError(
+                "give one of 'name' (a data set of the project), 'file' (a JSONL file of yours), 'folder' (a folder of "
+                "your images) and 'hub' (a data set of images on the hub)"
+            )
+        source = sources[0]
+        for key in ("revision", "image", "label", "train", "test"):
+            if source != "hub" and key in self.model_fields_set:
+                raise ValueError(f"'{key}' is about a data set of the hub: it needs 'hub'")
+        if source not in ("folder", "hub") and self.samples is not None:
+            raise ValueError("'samples' needs 'folder' or 'hub'")
+        if source == "hub" and self.revision is None:
+            raise ValueError("'hub' needs 'revision', the commit (40 hex digits) that the hub shows under 'History'")
+        if self.train == self.test:
+            raise ValueError(f"'train' and 'test' are both '{self.train}': what is held out must be another split")
         return self
 
 
@@ -157,7 +224,8 @@ class WorkloadConfig(BaseModel):
     model_config = Strict
     title: Title = Field(default="", description="How figures and the answer name it; default: the model's name.")
     model: str = Field(
-        description="A family built from a config (`mobilenet_v2`, `llama`), a hub id (`org/name`) or a model folder."
+        description="A family built from a config (`mobilenet_v2`, `resnet`, `vit`, `llama`), a hub id (`org/name`) or a "
+        "model folder."
     )
     revision: str | None = Field(default=None, description="Commit of a hub model (40 hex digits); required for one.")
     config: JsonKeys = Field(
@@ -171,8 +239,9 @@ class WorkloadConfig(BaseModel):
     sequence_length: int | None = Field(
         default=None, strict=True, ge=1, le=2**22, description="Tokens per sample (language models; default 128)."
     )
-    image_size: int | None = Field(
-        default=None, strict=True, ge=1, le=8192, description="Pixels per side (image models; default 32)."
+    image_size: ImageSize | None = Field(
+        default=None,
+        description="Pixels per side (image models; default 32, and of a model with weights its own, else 224).",
     )
     trust_remote_code: bool = Field(
         default=False, description="Run Python code that comes with a hub model. Off unless you trust its authors."
@@ -183,18 +252,91 @@ class RunSettings(BaseModel):
     """One cell of a sweep. Every key may stand in `defaults`, in a `grid` (as a list) or in a row of `cases`."""
 
     model_config = Strict
-    strategy: str = Field(default="ddp", description="How the work is split: `single`, `ddp`.")
-    strategy_options: JsonKeys = Field(default_factory=dict, description="Options of the strategy.")
-    devices: CountOrAuto = Field(
-        default="auto", description="Device count; `auto` is 1, 2, 4, ... up to `max_devices`."
+    strategy: Strategy = Field(
+        default="ddp",
+        description="How the work is split: a file of `workflow/breakeven/strategies/`, such as `single`, `ddp`, "
+        "`fsdp` or `tp`, or a product of some, such as `fsdp*tp`.",
     )
-    global_batch: Batch | None = Field(default=None, description="Samples per update over all devices: strong scaling.")
-    batch_per_device: Batch | None = Field(default=None, description="Samples per update on each device: weak scaling.")
-    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="Compute precision.")
-    optimizer: Literal["sgd", "adamw"] = Field(default="adamw", description="Optimiser.")
-    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="Learning rate.")
+    strategy_options: JsonKeys = Field(
+        default_factory=dict, description="Options of the strategy; of a product, of all its factors."
+    )
+    degrees: Degrees = Field(
+        default_factory=dict,
+        description="Of a product, into how many parts each axis (`pp`, `replicate`, `shard`, `cp`, `tp`) splits the "
+        "devices; one may be left out and follows from the device count. Those given are equal along a curve.",
+    )
+    devices: CountOrAuto = Field(
+        default="auto",
+        description="Device count; `auto` is 1, 2, 4, ... up to `max_devices`, those that the degrees fit.",
+    )
+    global_batch: Batch | None = Field(
+        default=None,
+        description="Samples per update over all devices: strong scaling. Divided among the data-parallel ranks.",
+    )
+    batch_per_device: Batch | None = Field(
+        default=None,
+        description="Weak scaling: the global batch is this times the device count, whatever the strategy splits.",
+    )
+    sampling: Sampling = Field(
+        default="distributed",
+        description="Whether each data-parallel rank reads its own part of a global batch, or (`replicated`) all read "
+        "the same, as without a distributed sampler: then one rank's samples alone are work done.",
+    )
+    gradient_accumulation: Batch = Field(
+        default=1,
+        description="Parts of a rank's batch that are run one after the other before gradients are exchanged.",
+    )
+    precision: Precision = Field(
+        default="fp32",
+        description="`fp64`, `fp32` and `tf32` compute in that type; `fp16` and `bf16` by autocast over fp32 weights.",
+    )
+    optimizer: Optimizer = Field(default="adamw", description="Optimiser.")
+    learning_rate: LearningRate = Field(default=1e-3, description="Learning rate, at `learning_rate_batch`.")
+    learning_rate_rule: LearningRateRule = Field(
+        default="constant",
+        description="How the learning rate follows the global batch: not, in proportion, or by the square root.",
+    )
+    learning_rate_batch: Batch | None = Field(
+        default=None, description="The global batch that `learning_rate` is for; needed by `linear` and `sqrt`."
+    )
+    activation_checkpointing: Flag = Field(
+        default=False, description="Every block keeps its input alone and is run again in the backward pass."
+    )
+    compile: Flag = Field(default=False, description="`torch.compile`, block by block.")
+    memory_format: MemoryFormat = Field(
+        default="contiguous", description="Images as NCHW (`contiguous`) or NHWC (`channels_last`)."
+    )
+    workers: Workers = Field(default=0, description="Processes of each rank that load data; 0: the rank itself.")
+    prefetch_factor: Prefetch = Field(default=2, description="Batches that each worker keeps ready.")
+    persistent_workers: Flag = Field(default=False, description="Workers outlive an epoch.")
+    pin_memory: Flag | None = Field(
+        default=None, description="Batches lie in pinned memory; default: where there is a device to copy to."
+    )
+    non_blocking: Flag | None = Field(
+        default=None, description="The copy to the device does not wait; default: where there is a device to copy to."
+    )
+    resize_on: ResizeOn = Field(
+        default="device",
+        description="Where small images are made large: after the copy to the device, or by who loads them (`host`).",
+    )
+    synthetic: Flag = Field(
+        default=False,
+        description="The same few batches, already on the device: what is left is the device's own time.",
+    )
+    image_size: ImageSize | None = Field(
+        default=None, description="Pixels per side, in place of the workload's (image models)."
+    )
     updates: Updates = Field(default=40, description="Optimiser updates per run, warm-up included.")
+    epochs: Epochs | None = Field(
+        default=None,
+        description="Passes over the training data, in place of `updates`, where the data's size is known.",
+    )
     min_warmup: Updates = Field(default=10, description="Updates dropped at least; a stationarity rule may drop more.")
+    evaluate_every: EvaluateEvery = Field(
+        default=0,
+        description="Updates between measurements of the accuracy on held-out images, outside the measured time; "
+        "`epoch`: after each pass over the data; 0: never.",
+    )
     seed: int = Field(default=0, strict=True, ge=0, le=2**63 - 1, description="Seed of weights and data order.")
 
 
@@ -237,6 +379,18 @@ class MeasuredStudy(BaseModel):
         description="Separate processes per cell, in blocked random order.",
     )
     max_devices: Count = Field(default=8, description="Where `devices: auto` ends.")
+    headline: list[Name] = Field(
+        default_factory=list,
+        description="Sweeps whose series make the curves and the answer; default: all. The others compare settings.",
+    )
+    target_accuracy: Accuracy | None = Field(
+        default=None, description="Accuracy on held-out images (0 to 1) to which updates and samples are counted."
+    )
+    launcher: Literal["auto", "fork", "torchrun"] = Field(
+        default="auto",
+        description="How ranks are started: by a server that has imported everything (`fork`) or anew for every run "
+        "(`torchrun`); `auto` is `fork` on CPU cores outside Slurm, `torchrun` elsewhere.",
+    )
     timeout_min: int = Field(
         default=10,
         strict=True,

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from breakeven.schema.point import Scaling
 from breakeven.schema.spec import Json, Spec, canonical_json
+from breakeven.schema.strategies import find_strategy
 
 #: Fields of a spec that name a curve already, are one for the whole study, or follow from the device count. Any other
 #: field, one that comes later too, tells curves apart.
@@ -14,45 +15,71 @@ _OTHER = frozenset({
     "workload", "strategy", "device_kind", "device_model", "devices", "devices_per_node", "global_batch", "timed",
     "measure_version",
 })  # fmt: skip
+_HELD = tuple(field.name for field in dataclasses.fields(Spec) if field.name not in _OTHER)
+#: Keys whose values, all of them words, name no other key's.
+_SPEAKING = frozenset({"precision", "optimizer", "sampling", "memory_format"})
 
 
-def held_equal(spec: Spec, scaling: Scaling) -> Json:
-    """All that must be equal along a curve, by the user's names, in the order of a series' name."""
-    batch = {"global_batch": spec.global_batch} if scaling == "strong" else {"batch_per_device": spec.local_batch}
-    names = [field.name for field in dataclasses.fields(spec) if field.name not in _OTHER]
-    return batch | {name: getattr(spec, name) for name in names}
+def held_equal(spec: Spec, scaling: Scaling, instead: Mapping[str, tuple[str, Any]]) -> Json:
+    """All that must be equal along a curve, by the user's names, in the order of a series' name. ``instead``: for
+    fields of the spec that follow from the device count, the key and the value that do not."""
+    held: Json = {"global_batch": spec.global_batch} if scaling == "strong" else {"batch_per_device": spec.local_batch}
+    if spec.workload.image_size is not None:
+        held["image_size"] = spec.workload.image_size
+    for name in _HELD:
+        if name == "strategy_options":
+            options = find_strategy(spec.strategy).options
+            # the prefix keeps an option apart from a setting of the same name
+            held |= {f"{name}.{key}": spec.strategy_options.get(key, options[key].default) for key in options}
+        elif name in instead:
+            key, value = instead[name]
+            held[key] = value
+        else:
+            held[name] = getattr(spec, name)
+    return held
 
 
-def series_names(title: str, placed: Sequence[tuple[Spec, Scaling]]) -> list[str]:
+def series_names(title: str, placed: Sequence[tuple[Spec, Scaling, Json]]) -> list[str]:
     """``title, strategy, scaling`` of each cell, with every setting that differs among cells of that kind between.
 
     Cells that are not timed are on no curve, so they lengthen no curve's name.
     """
-    values: dict[tuple[str, Scaling, bool, str], set[str]] = defaultdict(set)
-    for spec, scaling in placed:
-        for key, value in held_equal(spec, scaling).items():
-            values[spec.strategy, scaling, spec.timed, key].add(canonical_json(value))
+    first: dict[tuple[str, Scaling, bool], Json] = {}
+    differ: dict[tuple[str, Scaling, bool], set[str]] = defaultdict(set)
+    for spec, scaling, held in placed:
+        kind = (spec.strategy, scaling, spec.timed)
+        other = first.setdefault(kind, held)
+        if held is not other:
+            differ[kind].update(differing(held, other))
     return [
         ", ".join([
             title,
             spec.strategy,
-            *(
-                label(key, value)
-                for key, value in held_equal(spec, scaling).items()
-                if len(values[spec.strategy, scaling, spec.timed, key]) > 1
-            ),
+            *(label(key, value) for key, value in held.items() if key in differ[spec.strategy, scaling, spec.timed]),
             scaling,
         ])
-        for spec, scaling in placed
+        for spec, scaling, held in placed
     ]  # fmt: skip
 
 
 def label(key: str, value: Any) -> str:
-    """``bf16`` speaks for itself, a number needs its key."""
+    """``bf16`` speaks for itself, a number or a switch needs its key."""
+    key = key.rsplit(".", 1)[-1]
     if isinstance(value, dict):
         return " ".join(f"{name} {item}" for name, item in sorted(value.items())) or f"no {key}"
-    return value if isinstance(value, str) else f"{key} {value}"
+    if key in _SPEAKING:
+        return str(value)
+    if isinstance(value, bool):
+        return f"{key} {'on' if value else 'off'}"
+    if isinstance(value, float):
+        return f"{key} {value!r}".removesuffix(".0")
+    return f"no {key}" if value is None else f"{key} {value}"
 
 
 def differing(a: Json, b: Json) -> Iterable[str]:
-    return (key for key in a if canonical_json(a[key]) != canonical_json(b[key]))
+    """Keys whose values are not the same JSON, and those that one of the two lacks."""
+    for key in dict.fromkeys((*a, *b)):
+        mine, its = a.get(key), b.get(key)
+        # 1, 1.0 and True are equal to Python
+        if (mine is not its and canonical_json(mine) != canonical_json(its)) or (key in a) != (key in b):
+            yield key

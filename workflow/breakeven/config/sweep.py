@@ -1,7 +1,7 @@
 """A measured study to cells: every combination of the sweep, checked before anything runs."""
 
-import hashlib
 import itertools
+import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,15 +10,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from breakeven.config.cell import Ground, Planned, fits, plan_cell, strategy_of
 from breakeven.config.load import closest, explain
 from breakeven.config.machine import Machine
 from breakeven.config.models import MeasuredStudy, RunSettings, Sweep, WorkloadConfig
-from breakeven.config.series import differing, held_equal, series_names
-from breakeven.schema.catalog import DATASETS, TECHNIQUES, WORKLOADS, Objective
+from breakeven.config.series import differing, series_names
+from breakeven.config.sources import Source, file_digest, find_source
+from breakeven.schema.catalog import TECHNIQUES, WORKLOADS, Objective
 from breakeven.schema.errors import UserError
 from breakeven.schema.point import Scaling
-from breakeven.schema.spec import DataSource, Json, Spec, Workload, digest, run_id, slug
-from breakeven.schema.strategies import Product, find_strategy
+from breakeven.schema.spec import Json, Spec, Workload, digest, run_id, slug
 
 #: Far more than anyone measures, and still planned in seconds.
 MAX_CELLS = 10_000
@@ -40,65 +41,74 @@ def cells(study: MeasuredStudy, machine: Machine, place: str) -> list[Cell]:
 
     Raises UserError naming study, sweep and row for the first cell that cannot be.
     """
-    _refuse_unknown_excludes(study.exclude, place)
+    _refuse_unknown_names(study, place)
     _refuse_too_many(study, machine, place)
-    workload = resolve_workload(study.workload, place)
+    ground = ground_of(study.workload, machine, place)
     title = workload_title(study.workload)
     if not slug(title):
         raise UserError(f"{place}: workload.title is missing: the model's own name '{title}' has no letter or digit.")
-    placed: list[tuple[str, Spec, Scaling]] = []
+    placed: list[tuple[str, Planned]] = []
     matched = [0] * len(study.exclude)
     for name in study.sweeps:
-        placed += [(name, *found) for found in _sweep(study, name, workload, machine, place, matched)]
+        placed += [(name, found) for found in _sweep(study, name, ground, place, matched)]
     for rule, count in zip(study.exclude, matched, strict=True):
         if not count:
             raise UserError(f"{place}: 'exclude' row {rule} matches no cell. Remove it or mend its values.")
-    names = series_names(title, [(spec, scaling) for _, spec, scaling in placed])
+    _refuse_idle_target(study, [found.spec for _, found in placed], place)
+    names = series_names(title, [(found.spec, found.scaling, found.held) for _, found in placed])
+    refuse_mixed_series([(*one, series) for one, series in zip(placed, names, strict=True)], place)
     result: dict[tuple[str, str], Cell] = {}
-    for (sweep_name, spec, scaling), series in zip(placed, names, strict=True):
-        cell = Cell(run_id=run_id(spec), spec=spec, series=series, scaling=scaling, sweep=sweep_name)
-        result.setdefault((cell.run_id, cell.series), cell)
-    refuse_mixed_series(result.values(), place)
+    for (sweep, found), series in zip(placed, names, strict=True):
+        cell = Cell(run_id=run_id(found.spec), spec=found.spec, series=series, scaling=found.scaling, sweep=sweep)
+        first = result.setdefault((cell.run_id, series), cell)
+        # A cell of two sweeps is of the one that makes the study's curves.
+        if cell.sweep in study.headline and first.sweep not in study.headline:
+            result[cell.run_id, series] = cell
     return list(result.values())
 
 
-def _sweep(
-    study: MeasuredStudy, name: str, workload: Workload, machine: Machine, place: str, matched: list[int]
-) -> list[tuple[Spec, Scaling]]:
+def _sweep(study: MeasuredStudy, name: str, ground: Ground, place: str, matched: list[int]) -> list[Planned]:
     """The cells of one sweep; ``matched`` counts the hits of every 'exclude' row."""
     sweep = study.sweeps[name]
-    rows = list(_rows(study, name, sweep, machine, place))
+    rows = list(_rows(study, name, sweep, ground, place))
     kept = [(row, settings) for row, settings in rows if not _excluded(settings, study.exclude, matched)]
     if not kept:
         why = "'exclude' leaves no cell of it." if rows else "a list in it has no value."
         raise UserError(f"{place}: sweep '{name}' is empty: {why}")
     return [
-        (
-            _spec(settings, sweep, workload, machine, f"{place}: sweep '{name}', {row}"),
-            "strong" if settings.global_batch is not None else "weak",
-        )
+        plan_cell(settings, ground, f"{place}: sweep '{name}', {row}", oversubscribe=sweep.oversubscribe)
         for row, settings in kept
     ]
 
 
-def refuse_mixed_series(found: Iterable[Cell], place: str) -> None:
+def refuse_mixed_series(placed: Iterable[tuple[str, Planned, str]], place: str) -> None:
     """Names tell apart what differs; where two settings read the same in a name, their curves would be one."""
-    first: dict[str, Cell] = {}
-    for cell in found:
-        if not cell.spec.timed:
+    first: dict[str, tuple[str, Planned]] = {}
+    for sweep, found, series in placed:
+        if not found.spec.timed:
             continue
-        other = first.setdefault(cell.series, cell)
-        mine, its = held_equal(cell.spec, cell.scaling), held_equal(other.spec, other.scaling)
-        for key in differing(mine, its):
+        other_sweep, other = first.setdefault(series, (sweep, found))
+        for key in differing(found.held, other.held) if found is not other else ():
             raise UserError(
-                f"{place}: series '{cell.series}' mixes {key} {its[key]!r} (sweep '{other.sweep}', "
-                f"{other.spec.devices} devices) and {mine[key]!r} (sweep '{cell.sweep}', {cell.spec.devices} devices). "
-                "Give both the same, or put one in a study of its own."
+                f"{place}: series '{series}' mixes {key} {other.held.get(key)!r} (sweep '{other_sweep}', "
+                f"{other.spec.devices} devices) and {found.held.get(key)!r} (sweep '{sweep}', "
+                f"{found.spec.devices} devices). Give both the same, or put one in a study of its own."
             )
 
 
-def _refuse_unknown_excludes(exclude: list[Json], place: str) -> None:
-    for number, rule in enumerate(exclude, 1):
+def _refuse_idle_target(study: MeasuredStudy, specs: Iterable[Spec], place: str) -> None:
+    if study.target_accuracy is not None and not any(spec.evaluate_every for spec in specs):
+        raise UserError(
+            f"{place}: target_accuracy {study.target_accuracy:g} needs runs that measure their accuracy. "
+            "Give evaluate_every, such as evaluate_every: epoch in 'defaults'."
+        )
+
+
+def _refuse_unknown_names(study: MeasuredStudy, place: str) -> None:
+    for name in study.headline:
+        if name not in study.sweeps:
+            raise UserError(f"{place}: headline: unknown sweep '{name}'. {closest(name, study.sweeps)}")
+    for number, rule in enumerate(study.exclude, 1):
         for key in rule:
             if key not in RunSettings.model_fields:
                 hint = closest(key, RunSettings.model_fields)
@@ -141,8 +151,46 @@ def workload_title(workload: WorkloadConfig) -> str:
     return name if workload.technique == "full" else f"{name} + {TECHNIQUES[workload.technique].title}"
 
 
-def resolve_workload(config: WorkloadConfig, place: str) -> Workload:
-    """The workload with its defaults filled and its own files pinned by content."""
+def ground_of(config: WorkloadConfig, machine: Machine, place: str) -> Ground:
+    source = find_source(config, place)
+    meta = WORKLOADS.get(config.model)
+    model = {**meta.defaults, **config.config} if meta else _folder_config(Path(config.model), place)
+    _refuse_other_objective(config.model, model, source.objective, place)
+    return Ground(
+        workload=resolve_workload(config, source, model, place),
+        objective=source.objective,
+        family=config.model if meta else model.get("model_type"),
+        model=model,
+        samples=source.samples,
+        machine=machine,
+    )
+
+
+def _refuse_other_objective(name: str, model: Json, objective: Objective, place: str) -> None:
+    """A model of one's own is for what its data are for; its config may tell that it is not."""
+    for architecture in model.get("architectures") or []:
+        other = {"ForCausalLM": "causal-lm", "ForImageClassification": "image-classification"}
+        for suffix, found in other.items():
+            if str(architecture).endswith(suffix) and found != objective:
+                raise UserError(
+                    f"{place}: workload.data is for {objective}, model '{name}' ({architecture}) for {found}."
+                )
+
+
+def _folder_config(folder: Path, place: str) -> Json:
+    """Of a folder of weights; empty for a model that is not there yet."""
+    if not folder.is_dir():
+        return {}
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{place}: workload.model: {folder}/config.json cannot be read ({error}).") from None
+    return found if isinstance(found, dict) else {}
+
+
+def resolve_workload(config: WorkloadConfig, source: Source, model: Json, place: str) -> Workload:
+    """The workload with its defaults filled and its own files pinned by content. ``model``: what is known of the
+    model's config."""
     technique = TECHNIQUES.get(config.technique)
     if technique is None:
         raise UserError(
@@ -154,7 +202,7 @@ def resolve_workload(config: WorkloadConfig, place: str) -> Workload:
                 f"{place}: workload.technique_options: unknown key '{option}'. {closest(option, technique.options)}"
             )
     meta = WORKLOADS.get(config.model)
-    objective: Objective = meta.objective if meta else "causal-lm"
+    objective = source.objective
     if objective not in technique.objectives:
         raise UserError(
             f"{place}: technique '{config.technique}' does not apply to model '{config.model}' ({objective})."
@@ -174,9 +222,9 @@ def resolve_workload(config: WorkloadConfig, place: str) -> Workload:
         config=config.config,
         technique=config.technique,
         technique_options=config.technique_options,
-        data=_data(config, objective, meta.data if meta else None, place),
+        data=source.data,
         sequence_length=(config.sequence_length or 128) if objective == "causal-lm" else None,
-        image_size=(config.image_size or 32) if objective == "image-classification" else None,
+        image_size=_image_size(config, model) if objective == "image-classification" else None,
         trust_remote_code=config.trust_remote_code,
     )
 
@@ -192,7 +240,7 @@ def _revision(config: WorkloadConfig, place: str) -> str | None:
             )
         # Weights may be many GB: their size and the config's content tell one folder from another.
         files = {
-            path.relative_to(folder).as_posix(): _file_digest(path)
+            path.relative_to(folder).as_posix(): file_digest(path)
             if path.suffix == ".json"
             else str(path.stat().st_size)
             for path in sorted(folder.rglob("*"))
@@ -214,45 +262,28 @@ def _revision(config: WorkloadConfig, place: str) -> str | None:
     )
 
 
-def _data(config: WorkloadConfig, objective: Objective, default: str | None, place: str) -> DataSource:
-    if config.data is None:
-        if default is None:
-            raise UserError(f"{place}: workload.data is missing: name a JSONL file (data: {{file: my.jsonl}}).")
-        return DataSource(name=default)
-    if config.data.file:
-        path = Path(config.data.file)
-        if objective != "causal-lm":
-            raise UserError(f"{place}: workload.data.file: a JSONL file holds text; '{config.model}' trains on images.")
-        if not path.is_file():
-            raise UserError(f"{place}: workload.data.file: {path}: no such file (paths start where you run snakemake).")
-        return DataSource(name="jsonl", sha256=_file_digest(path))
-    dataset = DATASETS.get(config.data.name)
-    if dataset is None:
-        raise UserError(
-            f"{place}: workload.data.name '{config.data.name}' is unknown. {closest(config.data.name, DATASETS)}"
-        )
-    if dataset.objective != objective:
-        raise UserError(
-            f"{place}: data '{dataset.name}' is for {dataset.objective}, model '{config.model}' for {objective}."
-        )
-    return DataSource(name=dataset.name)
+def _image_size(config: WorkloadConfig, model: Json) -> int:
+    if config.image_size is not None:
+        return config.image_size
+    if config.model in WORKLOADS:
+        return 32
+    own = model.get("image_size")
+    return own if isinstance(own, int) else 224
 
 
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+#: Keys of which a row says one, so that one of its own replaces the other of 'defaults'.
+_EITHER = (("global_batch", "batch_per_device"), ("updates", "epochs"))
 
 
 def _rows(
-    study: MeasuredStudy, name: str, sweep: Sweep, machine: Machine, place: str
+    study: MeasuredStudy, name: str, sweep: Sweep, ground: Ground, place: str
 ) -> Iterator[tuple[str, RunSettings]]:
     """Every row of a sweep: its place in words, and its settings with a device count."""
     for row, combo in _combos(sweep):
         merged = {**study.defaults, **combo}
-        if "batch_per_device" in combo and "global_batch" not in combo:
-            merged.pop("global_batch", None)
-        if "global_batch" in combo and "batch_per_device" not in combo:
-            merged.pop("batch_per_device", None)
+        for one, other in (*_EITHER, *(pair[::-1] for pair in _EITHER)):
+            if one in combo and other not in combo:
+                merged.pop(other, None)
         try:
             settings = RunSettings.model_validate(merged)
         except ValidationError as error:
@@ -260,10 +291,17 @@ def _rows(
         if settings.devices != "auto":
             yield row, settings
             continue
-        strategy = _strategy(settings.strategy, f"{place}: sweep '{name}', {row}")
-        limit = min(study.max_devices, machine.devices, strategy.max_devices or study.max_devices)
-        for devices in powers_of_two(limit):
+        limit = min(study.max_devices, ground.machine.devices)
+        for devices in _sizes(settings, limit, ground, f"{place}: sweep '{name}', {row}"):
             yield f"{row} at {devices} devices", settings.model_copy(update={"devices": devices})
+
+
+def _sizes(settings: RunSettings, limit: int, ground: Ground, where: str) -> list[int]:
+    """``devices: auto``: the powers of two up to ``limit`` that the strategy can use with its degrees. Where there is
+    none, the largest is left for its refusal to say why."""
+    product = strategy_of(settings.strategy, where)
+    sizes = powers_of_two(limit)
+    return [devices for devices in sizes if fits(product, devices, settings.degrees, ground)] or sizes[-1:]
 
 
 def _combos(sweep: Sweep) -> Iterator[tuple[str, Json]]:
@@ -290,77 +328,3 @@ def _excluded(settings: RunSettings, exclude: list[Json], matched: list[int]) ->
             matched[i] += 1
             hit = True
     return hit
-
-
-def _strategy(text: str, where: str) -> Product:
-    try:
-        return find_strategy(text)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-
-
-def _spec(settings: RunSettings, sweep: Sweep, workload: Workload, machine: Machine, where: str) -> Spec:
-    strategy = _strategy(settings.strategy, where)
-    devices = int(settings.devices)
-    for option in settings.strategy_options:
-        if option not in strategy.options:
-            known = closest(option, strategy.options) if strategy.options else "It takes none."
-            raise UserError(f"{where}: strategy '{strategy.name}' has no option '{option}'. {known}")
-    if strategy.max_devices and devices > strategy.max_devices:
-        raise UserError(
-            f"{where}: strategy '{strategy.name}' runs on {strategy.max_devices} device, not on {devices}. "
-            "Use another strategy, such as 'ddp'."
-        )
-    if devices > machine.devices and not sweep.oversubscribe:
-        raise UserError(
-            f"{where}: {devices} devices, but the platform has {machine.devices} "
-            f"({machine.nodes} node(s) of {machine.devices_per_node} x {machine.device_model}). "
-            f"Use at most {machine.devices}, or a platform with more (config/platforms/)."
-        )
-    spec = Spec(
-        workload=workload,
-        strategy=settings.strategy,
-        strategy_options=settings.strategy_options,
-        device_kind=machine.device_kind,
-        device_model=machine.device_model,
-        devices=devices,
-        # more ranks than devices all run on the one node there is
-        devices_per_node=max(devices, machine.devices_per_node) if sweep.oversubscribe else machine.devices_per_node,
-        global_batch=_global_batch(settings, devices, where),
-        precision=settings.precision,
-        optimizer=settings.optimizer,
-        learning_rate=settings.learning_rate,
-        updates=_updates(settings, where),
-        min_warmup=settings.min_warmup,
-        seed=settings.seed,
-        timed=not sweep.oversubscribe,
-    )
-    if spec.nodes > 1:
-        raise UserError(
-            f"{where}: {devices} devices are {spec.nodes} nodes of {machine.devices_per_node}, "
-            f"and this version measures within one node. Use at most {machine.devices_per_node} devices."
-        )
-    return spec
-
-
-def _global_batch(settings: RunSettings, devices: int, where: str) -> int:
-    if (settings.global_batch is None) == (settings.batch_per_device is None):
-        raise UserError(f"{where}: give either global_batch (strong scaling) or batch_per_device (weak scaling).")
-    if settings.global_batch is None:
-        return int(settings.batch_per_device or 0) * devices
-    if settings.global_batch % devices:
-        near = max(devices, settings.global_batch // devices * devices)
-        raise UserError(
-            f"{where}: global_batch {settings.global_batch} does not divide among {devices} devices. "
-            f"Use a multiple of {devices}, such as {near} or {near + devices}."
-        )
-    return settings.global_batch
-
-
-def _updates(settings: RunSettings, where: str) -> int:
-    if settings.updates < settings.min_warmup + 2:
-        raise UserError(
-            f"{where}: {settings.updates} updates with min_warmup {settings.min_warmup} leave no window to measure. "
-            f"Use at least {settings.min_warmup + 2} updates."
-        )
-    return settings.updates

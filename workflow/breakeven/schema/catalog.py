@@ -1,7 +1,9 @@
 """What is known of each strategy, workload, technique and data set before torch is imported: metadata as data."""
 
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+
+from breakeven.schema.strategy import Need
 
 Objective = Literal["image-classification", "causal-lm"]
 
@@ -17,6 +19,11 @@ class WorkloadMeta:
     """The bundled data set it trains on unless the study names another."""
     config_keys: tuple[str, ...]
     """What ``workload.config`` may override: keys of the model library's config (a test compares them), and our own."""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """What the config holds where nobody says otherwise, of keys that decide how a model can be split and whether
+    its sizes go together."""
+    offers: tuple[Need, ...] = ()
+    """What it tells of itself for strategies to split it. A test compares both with the model as built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +81,7 @@ WORKLOADS: dict[str, WorkloadMeta] = _by_name(
             "initializer_range",
             "layer_norm_eps",
         ),
+        offers=("pieces",),
     ),
     WorkloadMeta(
         name="resnet",
@@ -90,6 +98,8 @@ WORKLOADS: dict[str, WorkloadMeta] = _by_name(
             "downsample_in_first_stage",
             "downsample_in_bottleneck",
         ),
+        defaults={"hidden_sizes": [256, 512, 1024, 2048], "depths": [3, 4, 6, 3]},
+        offers=("pieces",),
     ),
     WorkloadMeta(
         name="vit",
@@ -109,6 +119,8 @@ WORKLOADS: dict[str, WorkloadMeta] = _by_name(
             "patch_size",
             "qkv_bias",
         ),
+        defaults={"hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 16},
+        offers=("tensor_plan", "pieces"),
     ),
     WorkloadMeta(
         name="llama",
@@ -133,6 +145,8 @@ WORKLOADS: dict[str, WorkloadMeta] = _by_name(
             "attention_dropout",
             "mlp_bias",
         ),
+        defaults={"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 4},
+        offers=("tensor_plan", "sequence_plan", "pieces", "attention"),
     ),
 )
 

@@ -17,7 +17,9 @@ from breakeven.schema.strategy import KINDS, Kind, Need, Option, StrategyMeta
 FOLDER = Path(__file__).resolve().parents[1] / "strategies"
 
 #: Files of that folder that are no strategy.
-_HELPERS = frozenset({"__init__", "compose", "mesh", "registry", "state", "trainee"})
+_HELPERS = frozenset(
+    {"__init__", "averaging", "compose", "mesh", "parts", "registry", "stages", "state", "tensor", "trainee"}
+)
 
 
 @functools.cache
@@ -98,7 +100,9 @@ def find_strategy(text: str) -> Product:
             if first is second:
                 continue
             if first.kind == second.kind:
-                raise UserError(f"strategy '{text}': {first.name} and {second.name} split the same thing ({first.kind}).")
+                raise UserError(
+                    f"strategy '{text}': {first.name} and {second.name} split the same thing ({first.kind})."
+                )
             if second.kind not in first.combines:
                 raise UserError(f"strategy '{text}': {first.name} makes no product with {second.name}.")
     if len(set(names)) < len(names):

@@ -1,9 +1,13 @@
 """What a strategy says of itself before torch is imported."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from breakeven.schema.degrees import Axis
+
+if TYPE_CHECKING:
+    from breakeven.schema.spec import Spec
 
 Kind = Literal["none", "data", "context", "tensor", "pipeline"]
 """What of the work is split. A product holds at most one strategy of a kind."""
@@ -11,7 +15,7 @@ Kind = Literal["none", "data", "context", "tensor", "pipeline"]
 #: The order in which a product is named: from what is split outermost in the batch to what is split in the model.
 KINDS: tuple[Kind, ...] = ("none", "data", "context", "tensor", "pipeline")
 
-Need = Literal["tensor_plan", "pieces", "attention"]
+Need = Literal["tensor_plan", "sequence_plan", "pieces", "attention"]
 """What a model must tell of itself (``workloads.anatomy``) for a strategy to split it."""
 
 
@@ -59,6 +63,9 @@ class StrategyMeta:
     combines: tuple[Kind, ...] = ()
     """Kinds of strategy it makes a product with."""
     options: dict[str, Option] = field(default_factory=dict)
+    refuses: Callable[["Spec"], str] = lambda spec: ""
+    """What is wrong with a run whose fields are right one by one, in a user's words; empty where nothing is. Asked
+    before anything runs."""
     checks: tuple[Check, ...] = ()
     source: str = ""
     """The paper or page that describes it."""

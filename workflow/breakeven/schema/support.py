@@ -1,4 +1,4 @@
-"""What a machine or a library cannot do, told without torch. Such a run is a row with its reason, never a missing one."""
+"""What a machine or a library cannot do, told without torch. Such a run is a row with its reason, never a gap."""
 
 from breakeven.schema.spec import Spec
 from breakeven.schema.strategies import find_strategy
@@ -15,3 +15,8 @@ def unsupported(spec: Spec) -> str:
     if cpu and (spec.pin_memory or spec.non_blocking):
         return "pin_memory and non_blocking are about the copy to a device: on a CPU there is none"
     return ""
+
+
+def refused(spec: Spec) -> str:
+    """What one of the strategies finds wrong with this run, for a user to mend; empty where nothing is."""
+    return next(filter(None, (meta.refuses(spec) for meta in find_strategy(spec.strategy).factors)), "")
