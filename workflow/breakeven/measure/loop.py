@@ -73,7 +73,7 @@ def run_updates(
         trainee.after_backward()
         if scaler is None:
             faults.step(optimizer)
-        else:
+        elif not faults.no_update:
             scaler.step(optimizer)
             scaler.update()
         sync_wait.append(trainee.sync_wait_s())

@@ -90,9 +90,8 @@ class Reached:
 
 def read_progress(scratch: Path, rank: int) -> Reached | None:
     """None where the rank has not come so far."""
-    try:
-        values = array("d", progress_file(scratch, rank).read_bytes())
-    except OSError:
+    values = _numbers(progress_file(scratch, rank))
+    if len(values) < len(_HEAD):
         return None
     head, stamps = values[: len(_HEAD)], values[len(_HEAD) :]
     return Reached(
@@ -107,9 +106,15 @@ def read_progress(scratch: Path, rank: int) -> Reached | None:
 
 def last_sign(scratch: Path, rank: int) -> float:
     """The sign alone, at the price of one small reading; 0 where there is none."""
+    head = _numbers(progress_file(scratch, rank), len(_HEAD))
+    return head[_SIGN] if len(head) > _SIGN else 0.0
+
+
+def _numbers(path: Path, count: int = -1) -> "array[float]":
+    """The first so many that are there whole; none where there is no file."""
     try:
-        with progress_file(scratch, rank).open("rb") as stream:
-            head = array("d", stream.read(8 * len(_HEAD)))
+        with path.open("rb") as stream:
+            content = stream.read(8 * count if count >= 0 else -1)
     except OSError:
-        return 0.0
-    return head[_SIGN]
+        content = b""
+    return array("d", content[: len(content) // 8 * 8])
