@@ -144,7 +144,7 @@ def _run(job: Job, notes: Notes, rank: int, progress: Progress, rendezvous: Rend
     trainee = dataclasses.replace(
         trainee,
         autocast=autocast if spec.precision in _AUTOCAST else contextlib.nullcontext,
-        scale=_told(progress, Phase.BACKWARD, scaler.scale if scaler else trainee.scale),
+        scale=told(progress, Phase.BACKWARD, scaler.scale if scaler else trainee.scale),
     )
     trainee = compose(
         trainee,
@@ -158,7 +158,7 @@ def _run(job: Job, notes: Notes, rank: int, progress: Progress, rendezvous: Rend
     shares = 1 if spec.sampling == "replicated" else mesh.gradient_ranks
     objective = find_objective(data, spec, shares)
     evaluations: dict[int, float] = {}
-    trainee = dataclasses.replace(trainee, after_backward=_told(progress, Phase.UPDATE, trainee.after_backward))
+    trainee = dataclasses.replace(trainee, after_backward=told(progress, Phase.UPDATE, trainee.after_backward))
     progress.memory(*_memory_gib(cuda))
 
     dist.barrier()
@@ -171,7 +171,7 @@ def _run(job: Job, notes: Notes, rank: int, progress: Progress, rendezvous: Rend
         scaler=scaler,
         objective=objective,
         work=work,
-        feed=_told_of(progress, feed(data, objective, parts, spec, device)),
+        feed=told_of(progress, feed(data, objective, parts, spec, device)),
         accumulation=spec.gradient_accumulation,
         clock=clock_for(device.type, spec.updates, spec.evaluations),
         mark=marker(progress, cuda),
@@ -293,7 +293,7 @@ def marker(progress: Progress, cuda: bool) -> Callable[[], None]:
     return mark
 
 
-def _told(progress: Progress, phase: Phase, action: Callable[..., Any]) -> Callable[..., Any]:
+def told(progress: Progress, phase: Phase, action: Callable[..., Any]) -> Callable[..., Any]:
     """The action, begun by noting what this rank is at: less than a microsecond, twice an update."""
 
     def act(*arguments: Any) -> Any:
@@ -303,7 +303,7 @@ def _told(progress: Progress, phase: Phase, action: Callable[..., Any]) -> Calla
     return act
 
 
-def _told_of(progress: Progress, feed: Iterator[Any]) -> Iterator[Any]:
+def told_of(progress: Progress, feed: Iterator[Any]) -> Iterator[Any]:
     """The feed, whose end of waiting is noted; that it is waited for, the mark of an update says."""
     for inputs in feed:
         progress.phase(Phase.FORWARD)
