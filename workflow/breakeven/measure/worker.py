@@ -145,6 +145,7 @@ def _run(job: Job, notes: Notes, rank: int, progress: Progress, rendezvous: Rend
         trainee,
         autocast=autocast if spec.precision in _AUTOCAST else contextlib.nullcontext,
         scale=told(progress, Phase.BACKWARD, scaler.scale if scaler else trainee.scale),
+        scaled=scaler is not None,
     )
     trainee = compose(
         trainee,

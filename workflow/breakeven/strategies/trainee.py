@@ -35,6 +35,8 @@ class Trainee:
     """Entered around forward pass and criterion: the run's mixed precision."""
     scale: Callable[[Any], Any] = lambda loss: loss
     """The loss to what the backward pass starts from: fp16 gradients would vanish unscaled."""
+    scaled: bool = False
+    """Whether that is another number, so that gradients may overflow and an update be skipped."""
     optimizer: Callable[[Iterable[Any], type, dict[str, Any]], Any] = lambda parameters, kind, settings: kind(
         parameters, **settings
     )
