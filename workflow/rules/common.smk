@@ -3,13 +3,17 @@ from breakeven.figures.kinds import KINDS
 from breakeven.head.drawing import Drawing
 from breakeven.head.equivalence import suite
 from breakeven.head.hooks import announce, config_files, guarded, prepare, start
-from breakeven.head.plan import RUNS, make_plan
+from breakeven.head.keep import kept
+from breakeven.head.plan import make_plan
 from breakeven.head.sources import sources
+from breakeven.head.study import RUNS
 from breakeven.head.targets import Targets, help_table
 
 prepare(workflow)
 PLAN = guarded(
-    lambda: make_plan(config, config_files(workflow), workflow.config_settings.config)
+    lambda: make_plan(
+        config, config_files(workflow), workflow.config_settings.config, kept(workflow)
+    )
 )
 TARGETS = Targets(PLAN)
 DRAWING = Drawing(PLAN)

@@ -35,6 +35,9 @@ class Cell:
     scaling: Scaling
     sweep: str
 
+    def to_dict(self) -> Json:
+        return {name: getattr(self, name) for name in self.__slots__} | {"spec": self.spec.to_dict()}
+
 
 def cells(study: MeasuredStudy, machine: Machine, place: str) -> list[Cell]:
     """Every cell of a study, in the file's order. ``place`` is the study's file, for messages.

@@ -4,18 +4,19 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from breakeven.figures.kinds import KINDS, kinds
-from breakeven.head.plan import STUDIES, Plan, StudyPlan
+from breakeven.figures.kinds import KINDS, TABLES, kinds
+from breakeven.head.plan import Plan
 from breakeven.head.rounds import ROUNDS
+from breakeven.head.study import STUDIES, StudyPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Drawing:
     plan: Plan
 
     def kinds(self, study: StudyPlan, workload: str) -> tuple[str, ...]:
         """The kinds of figures of a workload, by its slug."""
-        return kinds(study.source, len(self._rounds(study, workload)))
+        return kinds(study.source, len(self._rounds(study, workload)), settings=bool(study.document["comparisons"]))
 
     def files(self, study: StudyPlan) -> list[str]:
         folder = f"{STUDIES}/{study.name}/figures"
@@ -42,9 +43,8 @@ class Drawing:
         return self._arguments(self.plan.studies[wildcards.study], wildcards.workload, wildcards.figure)
 
     def _inputs(self, study: StudyPlan, workload: str, kind: str) -> dict[str, str | list[str]]:
-        tables: dict[str, str | list[str]] = {
-            name: f"{STUDIES}/{study.name}/tables/{name}.csv" for name in ("points", "efficiency", "breakeven")
-        }
+        names = KINDS[kind].needs if kind == "settings" else TABLES
+        tables: dict[str, str | list[str]] = {name: f"{STUDIES}/{study.name}/tables/{name}.csv" for name in names}
         if study.source == "mlperf":
             # Its own round's scores stand behind every kind; those of others only where rounds are what is drawn.
             rounds = self._rounds(study, workload) if kind == "rounds" else [study.round]
@@ -57,6 +57,8 @@ class Drawing:
         words = ["--workload", study.workloads[workload], "--source", study.source]
         for name, paths in self._inputs(study, workload, kind).items():
             words += [f"--{name.replace('_', '-')}", *([paths] if isinstance(paths, str) else paths)]
+        if kind == "settings":
+            words += ["--device", study.document["machine"]["device_word"]]
         if study.source == "mlperf":
             words += ["--benchmark", study.benchmarks[workload], "--family", study.family]
         return words

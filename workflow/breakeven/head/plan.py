@@ -1,66 +1,30 @@
 """The whole plan of one invocation: every study expanded, every path known, before Snakemake builds its graph."""
 
-import csv
 import dataclasses
 import random
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from snakemake.io import ancient
 
-from breakeven.config.load import closest, load_config, load_platform, load_study, study_name
-from breakeven.config.machine import Machine, resolve
-from breakeven.config.models import Config, MeasuredStudy, MlperfStudy, PointsStudy
+from breakeven.config.load import load_config, study_name
+from breakeven.config.models import Config
 from breakeven.config.places import Places
-from breakeven.config.sweep import Cell, cells, workload_title
-from breakeven.config.yamlfile import YamlFile
 from breakeven.head.equivalence import TIMEOUT_MIN, checks
-from breakeven.head.rounds import ROUNDS, RoundPlan, Rounds, rule_files
+from breakeven.head.keep import Kept
+from breakeven.head.rounds import RoundPlan, Rounds, rule_files
+from breakeven.head.study import StudyPlan, expand
 from breakeven.schema.errors import UserError
-from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, data_part, slug
-
-RUNS = "results/runs"
-STUDIES = "results/studies"
+from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, data_part, images_id, slug
 
 
-@dataclass(frozen=True, slots=True)
-class StudyPlan:
-    """One study, ready for rules: ``document`` is what its plan.json tells of it, figures apart."""
-
-    name: str
-    source: str
-    workloads: dict[str, str]
-    """Slug of each workload and its title."""
-    document: dict[str, Any]
-    cells: list[Cell]
-    repeats: int
-    timeout_min: int
-    data_file: str | None
-    model: str
-    table: str | None
-    round: str = ""
-    """The round of published results."""
-    benchmarks: dict[str, str] = field(default_factory=dict)
-    """Slug of each workload and its benchmark's name, of published results."""
-    family: str = ""
-
-    def round_table(self, name: str) -> str:
-        """A table of the study's round."""
-        return f"{ROUNDS}/{self.round}/{name}.csv"
-
-    def steps(self) -> list[str]:
-        return [record.replace("record.json", "steps.npz") for record in self.records()]
-
-    def records(self) -> list[str]:
-        runs = dict.fromkeys(cell.run_id for cell in self.cells)
-        return [f"{RUNS}/{run}/r{repeat}/record.json" for run in runs for repeat in range(1, self.repeats + 1)]
-
-
-@dataclass(frozen=True, slots=True)
+# No repr: Snakemake takes that of every method that a rule names, and of a large plan it is megabytes.
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What rules look things up in. ``specs`` maps a run id to its spec, ``owner`` to the study that asks first."""
 
@@ -101,6 +65,10 @@ class Plan:
     def spec_json(self, run: str) -> str:
         return self.spec(run).to_json()
 
+    def launcher(self, run: str) -> str:
+        """How the run's ranks are started, as its study says."""
+        return self.owner[run].launcher if run in self.owner else "auto"
+
     def timeout_min(self, run: str) -> int:
         return self.owner[run].timeout_min if run in self.owner else TIMEOUT_MIN
 
@@ -118,18 +86,24 @@ class Plan:
         inputs = {"data": ancient(self.data_path(wildcards.run_id))}
         if is_hub(spec):
             inputs["model"] = ancient(model_dir(spec))
+        if folder := images_dir(spec):
+            inputs["images"] = ancient(folder)
         return inputs
 
     def data_inputs(self, wildcards: Any) -> dict[str, str]:
-        """A fetched model brings its tokenizer; nothing else is an input (workflow/rules/data.smk says why)."""
+        """A fetched model brings its tokenizer, a hub's data set its images; nothing else is an input
+        (workflow/rules/data.smk says why)."""
         spec = self.spec(self.run_of_data(wildcards.data_id))
-        return {"model": ancient(model_dir(spec))} if is_hub(spec) else {}
+        if folder := images_dir(spec):
+            return {"images": ancient(folder)}
+        needs_model = is_hub(spec) and data_part(spec.workload).model
+        return {"model": ancient(model_dir(spec))} if needs_model else {}
 
     def data_arguments(self, name: str) -> str:
         """Quoted for the shell."""
         run = self.run_of_data(name)
         arguments = ["--workload", canonical_json(dataclasses.asdict(data_part(self.spec(run).workload)))]
-        if run in self.owner and (file := self.owner[run].data_file):
+        if run in self.owner and (file := images_dir(self.spec(run)) or self.owner[run].data_file):
             arguments += ["--file", file]
         return shlex.join(arguments + self.model_arguments(run))
 
@@ -139,7 +113,7 @@ class Plan:
 
     def data_runs(self) -> dict[str, str]:
         """Each data id and one run that reads it."""
-        return {data_id(spec.workload): run for run, spec in self.specs.items()}
+        return self._data_runs
 
     def run_of_data(self, name: str) -> str:
         """A run that reads these prepared data."""
@@ -148,17 +122,41 @@ class Plan:
 
     def hub_models(self) -> dict[str, list[str]]:
         """Folder name of each hub model, and the arguments that fetch it."""
-        return {hub_folder(spec): fetch_arguments(spec.workload) for spec in self.specs.values() if is_hub(spec)}
+        return self._hub_models
+
+    def hub_images(self) -> dict[str, str]:
+        """Folder name of each hub's data set, and what it is as JSON."""
+        return self._hub_images
 
     def priority(self, run: str, repeat: int) -> int:
         """Blocked random order: all first repeats in random order, then all second ones. Higher runs first."""
         if run not in self.specs:
             return 0
-        shuffled = random.Random(f"{self.config.order_seed}-{repeat}")  # noqa: S311  an order, not a secret
-        order = sorted(self.specs)
-        shuffled.shuffle(order)
+        if repeat not in self._orders:
+            shuffled = random.Random(f"{self.config.order_seed}-{repeat}")  # noqa: S311  an order, not a secret
+            order = sorted(self.specs)
+            shuffled.shuffle(order)
+            self._orders[repeat] = {name: place for place, name in enumerate(order)}
         last = max(study.repeats for study in self.studies.values())
-        return (last - repeat) * len(order) + len(order) - order.index(run)
+        return (last - repeat + 1) * len(self.specs) - self._orders[repeat][run]
+
+    @cached_property
+    def _orders(self) -> dict[int, dict[str, int]]:
+        """Of each repeat asked for, the place of every run; found once, for Snakemake asks of every job."""
+        return {}
+
+    @cached_property
+    def _data_runs(self) -> dict[str, str]:
+        return {data_id(spec.workload): run for run, spec in self.specs.items()}
+
+    @cached_property
+    def _hub_models(self) -> dict[str, list[str]]:
+        return {hub_folder(spec): fetch_arguments(spec.workload) for spec in self.specs.values() if is_hub(spec)}
+
+    @cached_property
+    def _hub_images(self) -> dict[str, str]:
+        sources = {spec.workload.data for spec in self.specs.values() if spec.workload.data.hub}
+        return {images_id(source): canonical_json(dataclasses.asdict(source)) for source in sources}
 
 
 def is_hub(spec: Spec) -> bool:
@@ -181,15 +179,21 @@ def model_dir(spec: Spec) -> str:
     return spec.workload.model if (spec.workload.revision or "").startswith("folder-") else ""
 
 
+def images_dir(spec: Spec) -> str:
+    """The folder a hub's images are fetched into; empty for other data."""
+    return f"results/images/{images_id(spec.workload.data)}" if spec.workload.data.hub else ""
+
+
 def make_plan(
     raw: Mapping[str, Any],
     config_files: Sequence[Path] = (Path("config/config.yaml"),),
     command_line: Mapping[str, Any] | None = None,
+    kept: Kept | None = None,
 ) -> Plan:
     """Expand every study the config names. Raises UserError for the first thing that cannot be.
 
     ``raw``: the config as Snakemake merged it. ``config_files``: what it was merged from, the most binding first and
-    the workflow's own last; ``command_line``: the keys of ``--config``.
+    the workflow's own last; ``command_line``: the keys of ``--config``; ``kept``: expansions of earlier invocations.
     """
     own = config_files[-1]
     places = Places.of(raw, config_files, command_line)
@@ -198,129 +202,22 @@ def make_plan(
     studies: dict[str, StudyPlan] = {}
     specs: dict[str, Spec] = {}
     owner: dict[str, StudyPlan] = {}
+    new: list[tuple[str, StudyPlan]] = []
     for number, entry in enumerate(config.studies):
         name = study_name(entry)
         if name in studies:
             where = places.where(["studies", number])
             raise UserError(f"{where}: two entries of 'studies' are named '{name}'. Rename one of the files.")
-        studies[name] = study = _expand(entry, name, rounds, own.parent)
+        known = kept.study(entry, name, own.parent) if kept else None
+        studies[name] = study = known or expand(entry, name, rounds, own.parent)
+        if not known:
+            new.append((entry, study))
         for cell in study.cells:
             specs[cell.run_id] = cell.spec
             # A run shared by studies is limited by the most patient of them.
             if cell.run_id not in owner or owner[cell.run_id].timeout_min < study.timeout_min:
                 owner[cell.run_id] = study
+    if kept:  # only now: of a config that is refused nothing is left behind
+        for entry, study in new:
+            kept.keep(entry, study, own.parent)
     return Plan(config, studies, specs, owner, rounds.found, rounds.rules_folder)
-
-
-def refuse_unknown_workloads(study: MlperfStudy, found: RoundPlan, file: YamlFile) -> None:
-    """A typing error is found before anything runs: in a benchmark always, in a family or submitter where the facts
-    that come with the project say what there is. Of other sources it shows when their results have been read."""
-    rules = found.rules
-    named: dict[str, str] = {}
-    for name in study.workloads:
-        benchmark = rules.benchmark(name)
-        if benchmark is None:
-            raise UserError(
-                f"{file.where(['workloads', name])}: workloads: unknown benchmark '{name}' of round {rules.name}. "
-                f"{closest(name, rules.benchmarks)}"
-            )
-        other = named.setdefault(benchmark.folder, name)
-        if other != name:
-            raise UserError(
-                f"{file.where(['workloads', name])}: workloads: '{other}' and '{name}' are one benchmark of round "
-                f"{rules.name}. Leave one out."
-            )
-    if found.source != "facts":
-        return
-    with Path(found.path).open(newline="") as table:
-        rows = list(csv.DictReader(table))
-    for name in study.workloads:
-        benchmark = rules.benchmark(name)
-        of_workload = [row for row in rows if benchmark and row["benchmark"] == benchmark.folder]
-        if not of_workload:
-            held = {row["benchmark"] for row in rows}
-            raise UserError(
-                f"{file.where(['workloads', name])}: workloads: the facts of round {rules.name} hold no result of "
-                f"'{name}'. {closest(name, held)}"
-            )
-        families = {row["accelerator_family"] for row in of_workload}
-        if study.family not in families:
-            raise UserError(
-                f"{file.where(['family'])}: family '{study.family}' has no result of '{name}' in round {rules.name}. "
-                f"{closest(study.family, families)}"
-            )
-        submitters = {row["submitter"] for row in of_workload if row["accelerator_family"] == study.family}
-        if study.submitter not in ("auto", *submitters):
-            raise UserError(
-                f"{file.where(['submitter'])}: submitter '{study.submitter}' has no result of '{name}' on "
-                f"{study.family} in round {rules.name}. {closest(study.submitter, submitters)}"
-            )
-
-
-def table_titles(study: PointsStudy, name: str) -> list[str]:
-    """The workloads in a user's table, read here so that what is wrong with it is said before anything runs."""
-    # Only where there is such a study: pandas takes most of a second to import.
-    from breakeven.points.elsewhere import read_timings
-    from breakeven.points.table import refuse_mixtures
-
-    timings = read_timings(Path(study.table), name, study.workload or name, study.device)
-    refuse_mixtures(timings)
-    return list(dict.fromkeys(timings["workload"]))
-
-
-def _expand(entry: str, name: str, rounds: Rounds, folder: Path) -> StudyPlan:
-    study, file = load_study(entry, folder / "studies")
-    place = str(file.path) if file else entry
-    machine: Machine | None = None
-    found: list[Cell] = []
-    if isinstance(study, MeasuredStudy):
-        machine = resolve(load_platform(study.platform, folder / "platforms"))
-        found = cells(study, machine, place)
-        titles = [workload_title(study.workload)]
-    elif isinstance(study, MlperfStudy):
-        assert file is not None  # only a table of timings is a study without a file
-        found_round = rounds.named(study.round, file.where(["round"]))
-        refuse_unknown_workloads(study, found_round, file)
-        scored = {found_round.rules.scored_as(name): title for name, title in study.workloads.items()}
-        study = study.model_copy(update={"workloads": scored})
-        titles = list(study.workloads.values())
-    else:
-        if not Path(study.table).is_file():
-            where = file.where(["table"]) if file else place
-            raise UserError(f"{where}: table {study.table}: no such file (paths start where you run snakemake).")
-        titles = table_titles(study, name)
-    workloads = {slug(title): title for title in titles}
-    if "" in workloads:
-        raise UserError(f"{place}: the workload title '{workloads['']}' needs a letter or digit to name its folder.")
-    if len(workloads) < len(titles):
-        raise UserError(f"{place}: two workloads have the same title. Give each its own.")
-    document = {
-        "study": name,
-        "title": study.title,
-        "source": study.source,
-        "config": place,
-        "workloads": titles,
-        "settings": study.model_dump(mode="json"),
-        "machine": dataclasses.asdict(machine) | {"device_word": machine.device_word} if machine else None,
-        "repeats": study.repeats if isinstance(study, MeasuredStudy) else None,
-        "cells": [dataclasses.asdict(cell) for cell in found],
-    }
-    return StudyPlan(
-        name=name,
-        source=study.source,
-        workloads=workloads,
-        document=document,
-        cells=found,
-        repeats=study.repeats if isinstance(study, MeasuredStudy) else 0,
-        timeout_min=study.timeout_min if isinstance(study, MeasuredStudy) else 0,
-        data_file=(study.workload.data.file or None)
-        if isinstance(study, MeasuredStudy) and study.workload.data
-        else None,
-        model=study.workload.model if isinstance(study, MeasuredStudy) else "",
-        table=study.table if isinstance(study, PointsStudy) else None,
-        round=study.round if isinstance(study, MlperfStudy) else "",
-        benchmarks={slug(title): name for name, title in study.workloads.items()}
-        if isinstance(study, MlperfStudy)
-        else {},
-        family=study.family if isinstance(study, MlperfStudy) else "",
-    )

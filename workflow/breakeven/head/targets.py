@@ -4,17 +4,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from breakeven.head.drawing import Drawing
-from breakeven.head.plan import STUDIES, Plan, StudyPlan
+from breakeven.head.plan import Plan
 from breakeven.head.rounds import ROUNDS
+from breakeven.head.study import STUDIES, StudyPlan
 
 TABLES = ("points.csv", "efficiency.csv", "breakeven.csv")
-MEASURED_TABLES = ("runs.csv", "equivalence.csv")
+MEASURED_TABLES = ("runs.csv", "equivalence.csv", "comparison.csv")
 ROUND_TABLES = ("runs.csv", "anomalies.csv", "scores.csv", "critical_batch.csv", "reference.csv")
 REPORT = "results/report.html"
 ANSWER = "results/answer.txt"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Targets:
     """What each target rule asks for. Every table is asked for by name, so that a deleted one is made again."""
 
@@ -62,7 +63,11 @@ class Targets:
         return {
             "all": [REPORT, ANSWER, *studies, *rounds],
             "plan": [],
-            "data": ["results/data/", *(["results/models/"] if self.plan.hub_models() else [])],
+            "data": [
+                "results/data/",
+                *(["results/models/"] if self.plan.hub_models() else []),
+                *(["results/images/"] if self.plan.hub_images() else []),
+            ],
             "mlperf": published,
             "measure": ["results/runs/"],
             "figures": [f"{path}figures/" for path in studies],
