@@ -16,7 +16,7 @@ from breakeven.config.machine import Machine
 from breakeven.config.models import RunSettings
 from breakeven.config.series import held_equal
 from breakeven.config.values import shown
-from breakeven.schema.catalog import WORKLOADS, Objective
+from breakeven.schema.catalog import WORKLOADS, Objective, attention_heads
 from breakeven.schema.degrees import normal, resolve
 from breakeven.schema.errors import UserError
 from breakeven.schema.point import Scaling
@@ -322,12 +322,6 @@ def _model_faults(product: Product, workload: Workload, degrees: dict[str, int],
     length = workload.sequence_length
     if length and length % cp:
         yield f"cp {cp} does not divide sequence_length {length}. Use a degree that does, or another length."
-
-
-def attention_heads(model: Json) -> int:
-    """Heads that queries, keys and values share, which a degree must divide; 0 where the config tells of none."""
-    heads = model.get("num_attention_heads", 0)
-    return math.gcd(heads, model.get("num_key_value_heads") or heads)
 
 
 _LACKING: dict[Need, str] = {

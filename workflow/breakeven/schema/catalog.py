@@ -1,5 +1,7 @@
 """What is known of each strategy, workload, technique and data set before torch is imported: metadata as data."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -196,3 +198,9 @@ OWN_DATA: dict[str, Objective] = {
 def data_objective(name: str) -> Objective | None:
     """What the data of a spec are for; None where no data have this name."""
     return DATASETS[name].objective if name in DATASETS else OWN_DATA.get(name)
+
+
+def attention_heads(model: Mapping[str, Any]) -> int:
+    """Heads that queries, keys and values share, which a degree must divide; 0 where the config tells of none."""
+    heads: int = model.get("num_attention_heads", 0)
+    return math.gcd(heads, model.get("num_key_value_heads") or heads)

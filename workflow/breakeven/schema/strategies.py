@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "strategies"
 
 #: Files of that folder that are no strategy.
 _HELPERS = frozenset(
-    {"__init__", "averaging", "compose", "mesh", "parts", "registry", "stages", "state", "tensor", "trainee"}
+    {"__init__", "averaging", "compose", "exchange", "mesh", "parts", "registry", "stages", "state", "tensor", "trainee"}
 )
 
 

@@ -16,18 +16,22 @@ class TensorPlan:
 
     linears: dict[str, Cut]
     """Linear layers inside the repeated blocks, by name."""
+    inputs: tuple[str, ...] = ()
+    """Modules that hand one input to all their column-cut layers: attention and feed-forward. The input's gradient is
+    summed over the ranks once, not once per layer."""
     embedding: str | None = None
     """A token embedding, cut along the vocabulary."""
     head: str | None = None
     """The last linear layer, cut along its outputs (classes, or the vocabulary)."""
-    norms: tuple[str, ...] = ()
-    """Norms that see the whole hidden size: under sequence parallelism each rank norms its part of the tokens."""
-    attentions: tuple[str, ...] = ()
-    """Modules whose input is gathered along the tokens under sequence parallelism: attention ..."""
-    mlps: tuple[str, ...] = ()
-    """... and the feed-forward part."""
-    heads: int = 0
-    """Attention heads (keys and values included) that the degree must divide; 0: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequencePlan:
+    """What of a model, beside its tensor plan, works on any part of the tokens. Only models whose embedding and head
+    are cut can offer it: there the tokens are dealt out and gathered."""
+
+    norms: tuple[str, ...]
+    """Norms of the hidden size: each rank norms its part of the tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,9 @@ class Anatomy:
 
     blocks: tuple[str, ...]
     tensor_plan: TensorPlan | None = None
+    sequence_plan: SequencePlan | None = None
+    heads: int = 0
+    """Attention heads, shared by queries, keys and values: a degree that deals out heads must divide it. 0: no such."""
     pieces: Callable[[Any], list[Any]] | None = field(default=None, repr=False)
     """The model as modules to be called one after the other: the first takes the model's input tensor, the last gives
     logits. A pipeline's stages are runs of them."""

@@ -6,7 +6,7 @@ from typing import Any
 from breakeven.datasets.batches import Data, Texts
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Json, Workload
-from breakeven.workloads.anatomy import Anatomy, TensorPlan
+from breakeven.workloads.anatomy import Anatomy, SequencePlan, TensorPlan
 
 #: Small enough for a core, large enough that two cores beat one (below hidden 128 communication outweighs the gain).
 DEFAULTS: Json = {
@@ -48,13 +48,12 @@ def anatomy(model: Any) -> Anatomy:
                 **{f"{layer}.{name}": "column" for layer in layers for name in columns},
                 **{f"{layer}.{name}": "row" for layer in layers for name in rows},
             },
+            inputs=tuple(f"{layer}.{name}" for layer in layers for name in ("self_attn", "mlp")),
             embedding="model.embed_tokens",
             head="lm_head",
-            norms=("model.norm", *(f"{layer}.{name}" for layer in layers for name in norms)),
-            attentions=tuple(f"{layer}.self_attn" for layer in layers),
-            mlps=tuple(f"{layer}.mlp" for layer in layers),
-            heads=math.gcd(model.config.num_attention_heads, model.config.num_key_value_heads),
         ),
+        sequence_plan=SequencePlan(norms=("model.norm", *(f"{layer}.{name}" for layer in layers for name in norms))),
+        heads=math.gcd(model.config.num_attention_heads, model.config.num_key_value_heads),
         pieces=pieces,
         attention=lambda model, name: model.set_attn_implementation(name),
     )

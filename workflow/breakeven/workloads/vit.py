@@ -31,11 +31,11 @@ def anatomy(model: Any) -> Anatomy:
                 **{f"{layer}.{name}": "column" for layer in layers for name in columns},
                 **{f"{layer}.{name}": "row" for layer in layers for name in rows},
             },
-            norms=("vit.layernorm", *(f"{x}.{n}" for x in layers for n in ("layernorm_before", "layernorm_after"))),
-            attentions=tuple(f"{layer}.attention" for layer in layers),
-            mlps=tuple(f"{layer}.mlp" for layer in layers),
-            heads=model.config.num_attention_heads,
+            inputs=tuple(f"{layer}.{name}" for layer in layers for name in ("attention", "mlp")),
         ),
+        # No sequence plan: with its class token a ViT has an odd number of tokens (197 at 224 pixels), which no even
+        # number of ranks can share equally. No attention function: its attention is not causal.
+        heads=model.config.num_attention_heads,
         pieces=pieces,
     )
 
