@@ -16,19 +16,21 @@ class Mesh:
     """This rank's ``torch.device``."""
     device_mesh: Any
     """Over all ranks, a dimension per axis; None for one rank without axes."""
+    devices: int = 1
+    """Of the whole run: more than ranks where one process drives them all."""
 
     @classmethod
-    def make(cls, degrees: dict[str, int], ranks: int, device: Any) -> "Mesh":
+    def make(cls, degrees: dict[str, int], ranks: int, device: Any, devices: int = 1) -> "Mesh":
         """Collective. Raises RuntimeError where the degrees are not the ranks that were started."""
         if math.prod(degrees.values()) != ranks:
             raise RuntimeError(f"the mesh {degrees} is not of the {ranks} ranks that were started")
         if not degrees:
-            return cls(degrees, device, None)
+            return cls(degrees, device, None, devices)
         from torch.distributed.device_mesh import init_device_mesh
 
         names = tuple(axis for axis in AXES if axis in degrees)
         shape = tuple(degrees[name] for name in names)
-        return cls(degrees, device, init_device_mesh(device.type, shape, mesh_dim_names=names))
+        return cls(degrees, device, init_device_mesh(device.type, shape, mesh_dim_names=names), devices)
 
     def degree(self, *axes: str) -> int:
         """Ranks along these axes together; 1 along an axis that the strategy has not."""
@@ -51,6 +53,10 @@ class Mesh:
         """The same as a DeviceMesh of one dimension. Collective where it joins several."""
         found = self.sub(*axes)
         return found if found.ndim == 1 else found._flatten("_".join(found.mesh_dim_names))
+
+    def grid(self, *dimensions: tuple[str, ...]) -> Any:
+        """A DeviceMesh with a dimension for each of these groups of axes. Collective where one joins several."""
+        return self.device_mesh[tuple(self.flat(*axes).mesh_dim_names[0] for axes in dimensions)]
 
     def group(self, *axes: str) -> Any:
         """The process group of these axes."""

@@ -20,8 +20,12 @@ class Parameter:
     """Bytes of one element."""
 
     @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
     def bytes(self) -> int:
-        return math.prod(self.shape) * self.itemsize
+        return self.numel * self.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ def replicated(parameters: list[Parameter], moments: int) -> State:
 
 
 def chunk(size: int, parts: int, part: int) -> int:
-    """Rows of part ``part`` where ``size`` rows are cut into ``parts`` as ``torch.chunk`` does: the last may be short."""
+    """Rows of part ``part`` where ``torch.chunk`` cuts ``size`` rows into ``parts``: the last may be short."""
     rows = math.ceil(size / parts)
     return max(0, min(rows, size - part * rows))
 
@@ -58,9 +62,10 @@ def measured(module: Any, optimizer: Any) -> State:
         return int(shard.numel() * shard.element_size())
 
     parameters = list(module.parameters())
+    mine = getattr(optimizer, "optim", optimizer)  # of a sharded optimiser, the one that keeps this rank's part
     moments = [
         value
-        for state in optimizer.state.values()
+        for state in mine.state.values()
         for name, value in state.items()
         if hasattr(value, "numel") and name != "step"
     ]

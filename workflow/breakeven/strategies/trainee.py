@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Any
 
-from breakeven.workloads.anatomy import Anatomy
+from breakeven.workloads.anatomy import Anatomy, bare
 
 Inputs = dict[str, Any]
 """Tensors on the device: ``labels``, and what the model is called with."""
@@ -22,7 +22,7 @@ class Trainee:
     """Holds the parameters of this rank."""
     anatomy: Anatomy
     run: Callable[["Trainee", Inputs, Criterion], Any] = field(default=None)  # type: ignore[assignment]
-    """Forward and backward pass of (a part of) the rank's batch. The detached loss, or None where this rank sees none."""
+    """Forward and backward pass of (a part of) the rank's batch. The detached loss; None where this rank sees none."""
     part: Callable[[Inputs], Inputs] = lambda inputs: inputs
     """This rank's part of the inputs that its data rank was given: a slice of the tokens, for example."""
     no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -45,10 +45,23 @@ class Trainee:
     """Seconds of the last step spent in gradient synchronisation that compute did not hide; NaN where unknown."""
     evaluates: bool = True
     """Whether ``module`` called with inputs gives logits."""
+    stages: tuple[Any, ...] = ()
+    """Parts of ``module`` that are called on their own, in its place: a pipeline's."""
+    piece_sizes: tuple[int, ...] | None = None
+    """Parameters of each of the anatomy's pieces, of the model as built: what cuts layers must not move the stages."""
 
     def __post_init__(self) -> None:
         if self.run is None:
             object.__setattr__(self, "run", whole)
+        if self.piece_sizes is None and self.anatomy.pieces is not None:
+            pieces = self.anatomy.pieces(bare(self.module))
+            sizes = tuple(sum(parameter.numel() for parameter in piece.parameters()) for piece in pieces)
+            object.__setattr__(self, "piece_sizes", sizes)
+
+    @property
+    def roots(self) -> tuple[Any, ...]:
+        """What is called in a forward pass."""
+        return self.stages or (self.module,)
 
 
 def forward(module: Any, inputs: Inputs) -> Any:
