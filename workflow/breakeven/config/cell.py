@@ -4,7 +4,6 @@ What a machine alone cannot do is let through: it becomes a record ``unsupported
 """
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,6 +44,10 @@ class Ground:
         return self.objective == "image-classification"
 
 
+class NoFit(UserError):
+    """Not a device count for this strategy with its degrees, options and model: ``devices: auto`` leaves it out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     spec: Spec
@@ -54,7 +57,8 @@ class Planned:
 
 
 def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscribe: bool) -> Planned:
-    """Raises UserError that begins with ``where`` for what cannot be, on any machine."""
+    """Raises UserError that begins with ``where`` for what cannot be, on any machine; where the device count is at
+    fault, NoFit."""
     devices = int(settings.devices)
     product = strategy_of(settings.strategy, where)
     machine = ground.machine
@@ -62,7 +66,7 @@ def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscrib
     try:
         degrees = degrees_of(product, devices, settings.degrees)
     except ValueError as error:
-        raise UserError(f"{where}: {error}") from None
+        raise NoFit(f"{where}: {error}") from None
     options = _options(product, settings.strategy_options, where)
     _refuse_objective(settings, ground, where)
     workload = ground.workload
@@ -114,9 +118,10 @@ def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscrib
             f"{where}: {devices} devices are {spec.nodes} nodes of {machine.devices_per_node}, "
             f"and this version measures within one node. Use at most {machine.devices_per_node} devices."
         )
-    _refuse_model(product, spec, degrees, ground, where)
-    if fault := refused(spec):
+    if fault := next(iter(misfits(spec.workload, ground.model)), None):
         raise UserError(f"{where}: {fault}")
+    if fault := next(_model_faults(product, degrees, ground), None) or refused(spec):
+        raise NoFit(f"{where}: {fault}")
     scaling: Scaling = "weak" if settings.global_batch is None else "strong"
     return Planned(spec, scaling, held_equal(spec, scaling, _instead(settings, product, degrees)))
 
@@ -133,22 +138,11 @@ def degrees_of(product: Product, devices: int, given: dict[str, int]) -> dict[st
     return resolve(product.axes, devices, given) if product.axes or given else {}
 
 
-def fits(product: Product, devices: int, given: dict[str, int], ground: Ground) -> bool:
-    """Whether a strategy can use so many devices with these degrees: what ``devices: auto`` asks."""
-    if product.max_devices and devices > product.max_devices:
-        return False
-    try:
-        degrees = degrees_of(product, devices, given)
-    except ValueError:
-        return False
-    return next(_model_faults(product, ground.workload, degrees, ground), None) is None
-
-
 def _refuse_devices(product: Product, devices: int, ground: Ground, where: str, *, oversubscribe: bool) -> None:
     machine = ground.machine
     if product.max_devices and devices > product.max_devices:
         many = "device" if product.max_devices == 1 else "devices"
-        raise UserError(
+        raise NoFit(
             f"{where}: strategy '{product.name}' runs on {product.max_devices} {many}, not on {devices}. "
             "Use another strategy, such as 'ddp'."
         )
@@ -295,15 +289,7 @@ def _updates(settings: RunSettings, epoch: int, where: str) -> int:
 MAX_UPDATES = 1_000_000
 
 
-def _refuse_model(product: Product, spec: Spec, degrees: dict[str, int], ground: Ground, where: str) -> None:
-    faults = itertools.chain(
-        misfits(spec.workload, ground.model), _model_faults(product, spec.workload, degrees, ground)
-    )
-    if fault := next(faults, None):
-        raise UserError(f"{where}: {fault}")
-
-
-def _model_faults(product: Product, workload: Workload, degrees: dict[str, int], ground: Ground) -> Iterator[str]:
+def _model_faults(product: Product, degrees: dict[str, int], ground: Ground) -> Iterator[str]:
     """Why a strategy cannot split this model so, as far as it is known without building it."""
     meta = WORKLOADS.get(ground.family or "")
     if ground.family is not None:
@@ -312,16 +298,13 @@ def _model_faults(product: Product, workload: Workload, degrees: dict[str, int],
                 if meta is None or need not in meta.offers:
                     able = [name for name, other in WORKLOADS.items() if need in other.offers]
                     yield (
-                        f"strategy '{factor.name}' cannot split model '{workload.model}' ({_LACKING[need]}). "
+                        f"strategy '{factor.name}' cannot split model '{ground.workload.model}' ({_LACKING[need]}). "
                         f"Models that can be: {', '.join(able)}."
                     )
     heads = attention_heads(ground.model)
-    tp, cp = degrees.get("tp", 1), degrees.get("cp", 1)
-    if heads and heads % tp:
+    tp = degrees.get("tp", 1)
+    if heads % tp:
         yield f"tp {tp} does not divide the model's {heads} attention heads. Use a degree that does."
-    length = workload.sequence_length
-    if length and length % cp:
-        yield f"cp {cp} does not divide sequence_length {length}. Use a degree that does, or another length."
 
 
 _LACKING: dict[Need, str] = {

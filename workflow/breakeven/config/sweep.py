@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from breakeven.config.cell import Ground, Planned, fits, plan_cell, strategy_of
+from breakeven.config.cell import Ground, NoFit, Planned, plan_cell
 from breakeven.config.load import closest, explain
 from breakeven.config.machine import Machine
 from breakeven.config.models import MeasuredStudy, RunSettings, Sweep, WorkloadConfig
@@ -73,15 +73,33 @@ def cells(study: MeasuredStudy, machine: Machine, place: str) -> list[Cell]:
 def _sweep(study: MeasuredStudy, name: str, ground: Ground, place: str, matched: list[int]) -> list[Planned]:
     """The cells of one sweep; ``matched`` counts the hits of every 'exclude' row."""
     sweep = study.sweeps[name]
-    rows = list(_rows(study, name, sweep, ground, place))
-    kept = [(row, settings) for row, settings in rows if not _excluded(settings, study.exclude, matched)]
-    if not kept:
+    found: list[Planned] = []
+    rows = 0
+    for row in _rows(study, name, ground, place):
+        rows += 1
+        kept = [settings for settings in row.sizes if not _excluded(settings, study.exclude, matched)]
+        found += _planned(row, kept, ground, oversubscribe=sweep.oversubscribe)
+    if not found:
         why = "'exclude' leaves no cell of it." if rows else "a list in it has no value."
         raise UserError(f"{place}: sweep '{name}' is empty: {why}")
-    return [
-        plan_cell(settings, ground, f"{place}: sweep '{name}', {row}", oversubscribe=sweep.oversubscribe)
-        for row, settings in kept
-    ]
+    return found
+
+
+def _planned(row: "Row", kept: Iterable[RunSettings], ground: Ground, *, oversubscribe: bool) -> list[Planned]:
+    """Of ``devices: auto`` the sizes that fit; where none does, the last says why."""
+    found: list[Planned] = []
+    unfit: NoFit | None = None
+    for settings in kept:
+        where = f"{row.where} at {settings.devices} devices" if row.auto else row.where
+        try:
+            found.append(plan_cell(settings, ground, where, oversubscribe=oversubscribe))
+        except NoFit as error:
+            if not row.auto:
+                raise
+            unfit = error
+    if unfit and not found:
+        raise unfit
+    return found
 
 
 def refuse_mixed_series(placed: Iterable[tuple[str, Planned, str]], place: str) -> None:
@@ -278,33 +296,31 @@ def _image_size(config: WorkloadConfig, model: Json) -> int:
 _EITHER = (("global_batch", "batch_per_device"), ("updates", "epochs"))
 
 
-def _rows(
-    study: MeasuredStudy, name: str, sweep: Sweep, ground: Ground, place: str
-) -> Iterator[tuple[str, RunSettings]]:
-    """Every row of a sweep: its place in words, and its settings with a device count."""
-    for row, combo in _combos(sweep):
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a sweep, at every device count that it stands for."""
+
+    where: str
+    sizes: list[RunSettings]
+    auto: bool
+
+
+def _rows(study: MeasuredStudy, name: str, ground: Ground, place: str) -> Iterator[Row]:
+    for row, combo in _combos(study.sweeps[name]):
         merged = {**study.defaults, **combo}
         for one, other in (*_EITHER, *(pair[::-1] for pair in _EITHER)):
             if one in combo and other not in combo:
                 merged.pop(other, None)
+        where = f"{place}: sweep '{name}', {row}"
         try:
             settings = RunSettings.model_validate(merged)
         except ValidationError as error:
-            raise explain(error, None, f"{place}: sweep '{name}', {row}", RunSettings) from None
-        if settings.devices != "auto":
-            yield row, settings
-            continue
-        limit = min(study.max_devices, ground.machine.devices)
-        for devices in _sizes(settings, limit, ground, f"{place}: sweep '{name}', {row}"):
-            yield f"{row} at {devices} devices", settings.model_copy(update={"devices": devices})
-
-
-def _sizes(settings: RunSettings, limit: int, ground: Ground, where: str) -> list[int]:
-    """``devices: auto``: the powers of two up to ``limit`` that the strategy can use with its degrees. Where there is
-    none, the largest is left for its refusal to say why."""
-    product = strategy_of(settings.strategy, where)
-    sizes = powers_of_two(limit)
-    return [devices for devices in sizes if fits(product, devices, settings.degrees, ground)] or sizes[-1:]
+            raise explain(error, None, where, RunSettings) from None
+        if settings.devices == "auto":
+            sizes = powers_of_two(min(study.max_devices, ground.machine.devices))
+            yield Row(where, [settings.model_copy(update={"devices": devices}) for devices in sizes], auto=True)
+        else:
+            yield Row(where, [settings], auto=False)
 
 
 def _combos(sweep: Sweep) -> Iterator[tuple[str, Json]]:
