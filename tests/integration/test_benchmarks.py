@@ -20,3 +20,19 @@ def test_reading_published_results_is_measured_beside_mlcommons_tool() -> None:
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     assert len(rows) == 5  # head, rule, the official tool, ours twice
     assert all("v4.1" in row for row in rows[2:])
+
+
+@pytest.mark.slow
+def test_the_measured_loop_is_measured_beside_a_bare_one_trainer_and_accelerate() -> None:
+    script = ROOT / "tests" / "benchmarks" / "loop_overhead.py"
+    done = subprocess.run([sys.executable, str(script), "--smoke"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith(("| mobilenet_v2", "| linear", "| llama"))]
+    loops = ["Trainer", "accelerate"]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[:7]] == [
+        *(f"mobilenet_v2, {data}" for data in ("loaded", "ready")),
+        "linear layer, ready",
+        "mobilenet_v2, loaded, ddp",
+        *(f"llama, {data}" for data in ("loaded", "ready", "loaded, ddp")),
+    ]
+    assert [row.split(" | ")[1] for row in rows[7:]] == loops + loops
