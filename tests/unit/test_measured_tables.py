@@ -266,6 +266,12 @@ def test_what_makes_losses_differ_by_design_is_told_of_every_image_family(model:
     assert bool(found) == bool(note)
 
 
+def test_another_memory_format_is_told_to_round_otherwise() -> None:
+    pair = [run(one, steps(1)) for one in (spec("single", 1), spec("single", 1, memory_format="channels_last"))]
+    (found,) = equivalence_table("s", pair)["note"]
+    assert found == "other kernels round otherwise: losses differ by design"
+
+
 def test_a_low_precision_is_compared_with_itself_where_one_device_has_it() -> None:
     fp32, bf16 = spec("single", 1), spec("single", 1, precision="bf16")
     rows = equivalence_table("s", [run(one, steps(one.devices)) for one in (fp32, bf16, spec(precision="bf16"))])

@@ -98,6 +98,9 @@ def _by_design(spec: Spec, reference: Spec) -> list[str]:
     reasons = []
     if spec.precision != reference.precision:
         reasons.append(f"{spec.precision} rounds otherwise than {reference.precision}")
+    if (spec.memory_format, spec.compile) != (reference.memory_format, reference.compile):
+        # MobileNetV2 with batch norm: 0.02 in the second loss of fp32, 8e-15 in that of fp64
+        reasons.append("other kernels round otherwise")
     if options := _lossy(spec):
         reasons.append(options)
     split = spec.devices > 1 or spec.gradient_accumulation > 1
