@@ -40,6 +40,7 @@ META = StrategyMeta(
             "of some heads (Ulysses).",
         ),
     },
+    refuses=refuses,
     checks=(
         Check(devices=2, workloads=("llama", "llama-lora")),
         Check(devices=2, workloads=("llama", "llama-lora"), options={"exchange": "heads"}),

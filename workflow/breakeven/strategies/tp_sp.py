@@ -1,5 +1,5 @@
 """Tensor parallelism with sequence parallelism: between the cut layers, too, a rank has a part, of the tokens. Sums
-over the ranks become gathers and scatters of the same size, and activations that a rank keeps shrink with the degree."""
+over the ranks become gathers and scatters of the same size, and a rank keeps fewer activations the more they are."""
 
 from collections.abc import Sequence
 
