@@ -10,9 +10,10 @@ import pytest
 from breakeven.config.comparison import Comparison, comparisons
 from breakeven.config.machine import Machine
 from breakeven.config.models import MeasuredStudy
-from breakeven.config.sweep import Cell
+from breakeven.config.sweep import Cell, cells
 from breakeven.metrics.table import RUN_COLUMNS
 from breakeven.scaling.comparison import comparison_table
+from breakeven.schema.errors import UserError
 from breakeven.schema.spec import DataSource, Spec, Workload, run_id
 
 DIGITS = Workload(model="mobilenet_v2", data=DataSource(name="digits"), image_size=32)
@@ -187,3 +188,20 @@ def test_a_run_of_two_series_is_compared_once() -> None:
 
 def test_runs_without_times_are_not_compared() -> None:
     assert compared([spec(), spec(precision="bf16", timed=False)]) == []
+
+
+def swept(row: dict[str, object]) -> list[Spec]:
+    row = {"strategy": "single", "devices": 1, "global_batch": 32, "epochs": 2} | row
+    workload = {"model": "mobilenet_v2", "image_size": 32}
+    raw = {"source": "measured", "title": "t", "workload": workload, "sweeps": {"s": {"cases": [row]}}}
+    return [cell.spec for cell in cells(MeasuredStudy.model_validate(raw), CPU, "mine.yaml")]
+
+
+def test_a_row_may_name_another_data_set_whose_epochs_are_its_own() -> None:
+    (digits,), (large,) = swept({}), swept({"data": "digits-large"})
+    assert (digits.workload.data.name, digits.updates) == ("digits", 2 * 47)  # 1500 samples
+    assert (large.workload.data.name, large.updates) == ("digits-large", 2 * 20)  # 640 samples
+    with pytest.raises(UserError, match=r"sweep 's', case 1: data 'digit' is unknown. Did you mean 'digits'"):
+        swept({"data": "digit"})
+    with pytest.raises(UserError, match="data 'chat-en' is for causal-lm, the workload for image-classification"):
+        swept({"data": "chat-en"})

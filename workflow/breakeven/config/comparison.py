@@ -143,12 +143,11 @@ def _of_setting(setting: str, groups: Sequence[Group], usual: Fields) -> list[Co
 def _comparison(setting: str, group: Group, usual: Fields, names: Sequence[str], *, headline: bool) -> Comparison:
     base = next((cell for cell, one in group if one[setting] == usual.get(setting)), group[0][0])
     ordered = sorted((cell for cell, _ in group), key=lambda cell: cell is not base)
-    values = _plain(base.spec)
     return Comparison(
         setting=setting,
         devices=base.spec.devices,
         baseline=_value(setting, base.spec),
-        held=", ".join(label(name, values[name]) for name in names if group[0][1][name] != usual.get(name)),
+        held=_held(setting, group, usual, names),
         headline=headline,
         cells=tuple(
             Compared(run_id=cell.run_id, value=_value(setting, cell.spec), series=cell.series, sweep=cell.sweep)
@@ -157,16 +156,38 @@ def _comparison(setting: str, group: Group, usual: Fields, names: Sequence[str],
     )
 
 
+def _held(setting: str, group: Group, usual: Fields, names: Sequence[str]) -> str:
+    cell, one = group[0]
+    # of synthetic batches, how nobody loads them says nothing
+    said = [n for n in names if one[n] != usual.get(n) and not (cell.spec.synthetic and n in _LOADING)]
+    values = _plain(cell.spec)
+    told = [label(name, values[name]) for name in said]
+    return ", ".join(
+        [*told, "evaluated"] if "evaluate_every" in _FOLLOWS[setting] and cell.spec.evaluate_every else told
+    )
+
+
 def _usual(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -> dict[str, str]:
     """What a cell has where nobody says otherwise, as far as that is one value."""
     said = {name: field.get_default(call_default_factory=True) for name, field in RunSettings.model_fields.items()}
     said |= study.defaults
     said["learning_rate"] = float(said["learning_rate"])  # a whole number in YAML, never in a spec
-    said["image_size"] = said.get("image_size") or (cells[0].spec.workload.image_size if cells else None)
+    plain = _plain(cells[0].spec) if cells else {}
+    for name in ("data", "image_size"):  # of the workload, unless a row says otherwise
+        if said.get(name) is None:
+            said[name] = _of_workload(study, plain, name)
     for name in ("pin_memory", "non_blocking"):
         if said.get(name) is None:
             said[name] = machine.device_kind == "cuda"
-    return {name: canonical_json(said[name]) for name in SETTINGS if said.get(name) is not None}
+    unknown = {"devices", *(name for name in ("global_batch", "data", "image_size") if said.get(name) is None)}
+    return {name: canonical_json(said[name]) for name in plain if name in said and name not in unknown}
+
+
+def _of_workload(study: MeasuredStudy, first: Json, name: str) -> Any:
+    """What the workload says, else what the study's first run has."""
+    data = study.workload.data
+    said = study.workload.image_size if name == "image_size" else data.name if data else None
+    return said or first.get(name)
 
 
 def _plain(spec: Spec) -> Json:
