@@ -14,6 +14,7 @@ from breakeven.config.load import closest
 from breakeven.config.machine import Machine
 from breakeven.config.models import RunSettings
 from breakeven.config.series import held_equal
+from breakeven.config.sources import bundled
 from breakeven.config.values import shown
 from breakeven.schema.catalog import WORKLOADS, Objective, attention_heads
 from breakeven.schema.degrees import normal, resolve
@@ -61,12 +62,14 @@ def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscrib
     fault, NoFit."""
     devices = int(settings.devices)
     product = strategy_of(settings.strategy, where)
+    if settings.data is not None:
+        ground = _on_other_data(ground, settings.data, where)
     machine = ground.machine
     _refuse_devices(product, devices, ground, where, oversubscribe=oversubscribe)
     try:
-        degrees = degrees_of(product, devices, settings.degrees)
+        degrees = resolve(product.axes, devices, settings.degrees)
     except ValueError as error:
-        raise NoFit(f"{where}: {error}") from None
+        raise NoFit(f"{where}: {error}.") from None
     options = _options(product, settings.strategy_options, where)
     _refuse_objective(settings, ground, where)
     workload = ground.workload
@@ -83,7 +86,7 @@ def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscrib
         workload=workload,
         strategy=product.name,
         strategy_options=options,
-        degrees=normal(product.axes, devices, degrees) if product.axes else {},
+        degrees=normal(product.axes, devices, degrees),
         device_kind=machine.device_kind,
         device_model=machine.device_model,
         devices=devices,
@@ -126,16 +129,19 @@ def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscrib
     return Planned(spec, scaling, held_equal(spec, scaling, _instead(settings, product, degrees)))
 
 
+def _on_other_data(ground: Ground, name: str, where: str) -> Ground:
+    source = bundled(name, f"{where}: data")
+    if source.objective != ground.objective:
+        raise UserError(f"{where}: data '{name}' is for {source.objective}, the workload for {ground.objective}.")
+    workload = dataclasses.replace(ground.workload, data=source.data)
+    return dataclasses.replace(ground, workload=workload, samples=source.samples)
+
+
 def strategy_of(text: str, where: str) -> Product:
     try:
         return find_strategy(text)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-
-
-def degrees_of(product: Product, devices: int, given: dict[str, int]) -> dict[str, int]:
-    """Ranks along every axis. Raises ValueError, in a user's words."""
-    return resolve(product.axes, devices, given) if product.axes or given else {}
 
 
 def _refuse_devices(product: Product, devices: int, ground: Ground, where: str, *, oversubscribe: bool) -> None:
@@ -273,7 +279,8 @@ def _epoch_updates(settings: RunSettings, ground: Ground, batch: int, degrees: d
 def _updates(settings: RunSettings, epoch: int, where: str) -> int:
     if settings.epochs is not None and "updates" in settings.model_fields_set:
         raise UserError(f"{where}: give either updates or epochs.")
-    updates = settings.updates if settings.epochs is None else math.ceil(settings.epochs * epoch)
+    # rounded, since 1.1 times 10 is a little more than 11 to a computer
+    updates = settings.updates if settings.epochs is None else math.ceil(round(settings.epochs * epoch, 6))
     if updates < settings.min_warmup + 2:
         found = f"{updates} updates" if settings.epochs is None else f"{updates} updates ({settings.epochs:g} epochs)"
         raise UserError(
@@ -329,4 +336,4 @@ def held_degrees(product: Product, degrees: dict[str, int], given: dict[str, int
     """The degrees that stay as the devices grow: those given, or where all are, all but the one that grows first."""
     if len(given) < len(degrees):
         return {axis: degree for axis, degree in degrees.items() if axis in given}
-    return normal(product.axes, math.prod(degrees.values()), degrees) if degrees else {}
+    return normal(product.axes, math.prod(degrees.values()), degrees)

@@ -175,8 +175,8 @@ class Data(BaseModel):
     model_config = Strict
     name: str = Field(
         default="",
-        description="A data set that comes with the project: `digits` (8 x 8, resized), `digits-large` (drawn at the image "
-        "size), `chat-en`.",
+        description="A data set that comes with the project: `digits` (8 x 8, resized), `digits-large` (drawn at the "
+        "image size), `chat-en`.",
     )
     file: Place = Field(
         default="",
@@ -184,8 +184,8 @@ class Data(BaseModel):
     )
     folder: Place = Field(
         default="",
-        description="A folder of your own images, `<folder>/<class>/<file>` (a fifth of each class is held out), or with a "
-        "split of your own `<folder>/train/<class>/<file>` and likewise `test`, `val` or `validation`.",
+        description="A folder of your own images, `<folder>/<class>/<file>` (a fifth of each class is held out), or "
+        "with a split of your own `<folder>/train/<class>/<file>` and likewise `test`, `val` or `validation`.",
     )
     hub: HubId | None = Field(default=None, description="A data set of images on the hub, `org/name`.")
     revision: Commit | None = Field(default=None, description="Its commit (40 hex digits); required for one.")
@@ -224,8 +224,8 @@ class WorkloadConfig(BaseModel):
     model_config = Strict
     title: Title = Field(default="", description="How figures and the answer name it; default: the model's name.")
     model: str = Field(
-        description="A family built from a config (`mobilenet_v2`, `resnet`, `vit`, `llama`), a hub id (`org/name`) or a "
-        "model folder."
+        description="A family built from a config (`mobilenet_v2`, `resnet`, `vit`, `llama`), a hub id (`org/name`) or "
+        "a model folder."
     )
     revision: str | None = Field(default=None, description="Commit of a hub model (40 hex digits); required for one.")
     config: JsonKeys = Field(
@@ -263,11 +263,11 @@ class RunSettings(BaseModel):
     degrees: Degrees = Field(
         default_factory=dict,
         description="Of a product, into how many parts each axis (`pp`, `replicate`, `shard`, `cp`, `tp`) splits the "
-        "devices; one may be left out and follows from the device count. Those given are equal along a curve.",
+        "devices; one may be left out and follows from the device count. Those given stay equal along a curve.",
     )
     devices: CountOrAuto = Field(
         default="auto",
-        description="Device count; `auto` is 1, 2, 4, ... up to `max_devices`, those that the degrees fit.",
+        description="Device count; `auto` is 1, 2, 4, ... up to `max_devices`, where strategy, degrees and model fit.",
     )
     global_batch: Batch | None = Field(
         default=None,
@@ -322,6 +322,9 @@ class RunSettings(BaseModel):
     synthetic: Flag = Field(
         default=False,
         description="The same few batches, already on the device: what is left is the device's own time.",
+    )
+    data: Part | None = Field(
+        default=None, description="A data set that comes with the project, in place of the workload's."
     )
     image_size: ImageSize | None = Field(
         default=None, description="Pixels per side, in place of the workload's (image models)."

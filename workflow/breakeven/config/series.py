@@ -17,13 +17,14 @@ _OTHER = frozenset({
 })  # fmt: skip
 _HELD = tuple(field.name for field in dataclasses.fields(Spec) if field.name not in _OTHER)
 #: Keys whose values, all of them words, name no other key's.
-_SPEAKING = frozenset({"precision", "optimizer", "sampling", "memory_format"})
+_SPEAKING = frozenset({"data", "precision", "optimizer", "sampling", "memory_format"})
 
 
 def held_equal(spec: Spec, scaling: Scaling, instead: Mapping[str, tuple[str, Any]]) -> Json:
     """All that must be equal along a curve, by the user's names, in the order of a series' name. ``instead``: for
     fields of the spec that follow from the device count, the key and the value that do not."""
     held: Json = {"global_batch": spec.global_batch} if scaling == "strong" else {"batch_per_device": spec.local_batch}
+    held["data"] = spec.workload.data.name
     if spec.workload.image_size is not None:
         held["image_size"] = spec.workload.image_size
     for name in _HELD:

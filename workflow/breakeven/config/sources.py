@@ -30,7 +30,7 @@ def find_source(config: WorkloadConfig, place: str) -> Source:
                 f"{place}: workload.data is missing: name a JSONL file of text (data: {{file: my.jsonl}}) or a folder "
                 "of images (data: {folder: my-images})."
             )
-        return _bundled(meta.data, place)
+        return bundled(meta.data, f"{place}: workload.data.name")
     found = _found(config.data, place)
     if meta and found.objective != meta.objective:
         raise UserError(
@@ -68,13 +68,14 @@ def _found(config: Data, place: str) -> Source:
             samples=config.samples,
         )
         return Source(data, OWN_DATA["hub"], None)
-    return _bundled(config.name, place)
+    return bundled(config.name, f"{place}: workload.data.name")
 
 
-def _bundled(name: str, place: str) -> Source:
+def bundled(name: str, where: str) -> Source:
+    """A data set that comes with the project."""
     dataset = DATASETS.get(name)
     if dataset is None:
-        raise UserError(f"{place}: workload.data.name '{name}' is unknown. {closest(name, DATASETS)}")
+        raise UserError(f"{where} '{name}' is unknown. {closest(name, DATASETS)}")
     return Source(DataSource(name=name), dataset.objective, dataset.samples)
 
 

@@ -2,59 +2,87 @@
 
 import argparse
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from breakeven.schema.command import command
+from breakeven.schema.spec import Spec
+from breakeven.schema.support import unsupported
 
 
-def recorded_seconds(folder: Path) -> dict[str, list[float]]:
-    """Wall seconds of every record, by run id."""
-    found: dict[str, list[float]] = {}
-    for path in sorted(folder.glob("*/r*/record.json")):
-        try:
-            elapsed = float(json.loads(path.read_text())["elapsed_s"])
-        except (ValueError, KeyError, TypeError):
-            continue
-        found.setdefault(path.parent.parent.name, []).append(elapsed)
-    return found
+def recorded_seconds(folder: Path) -> Callable[[str], list[float]]:
+    """Wall seconds of every record of a run."""
+
+    def of_run(run_id: str) -> list[float]:
+        found = []
+        for path in sorted(folder.glob(f"{run_id}/r*/record.json")):
+            try:
+                found.append(float(json.loads(path.read_text())["elapsed_s"]))
+            except (ValueError, KeyError, TypeError):
+                continue
+        return found
+
+    return of_run
 
 
 def counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
+@dataclass(slots=True)
+class Sums:
+    runs: int = 0
+    unsupported: int = 0
+    bound_h: float = 0.0
+    bound_device_h: float = 0.0
+    expected_s: float = 0.0
+    unknown: int = 0
+
+
 def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
     """One line per cell and a sum: runs to make, upper bounds from the timeout, estimates from records."""
     seconds = recorded_seconds(folder)
     lines: list[str] = []
-    runs_left, bound_h, bound_device_h, expected_s, unknown = 0, 0.0, 0.0, 0.0, 0
+    sums = Sums()
     seen: set[str] = set()
     for plan in plans:
         lines.append(f"{plan['study']}: {plan['title']}, {counted(plan['repeats'], 'repeat')} of each run")
         for cell in plan["cells"]:
             run_id, devices = cell["run_id"], cell["spec"]["devices"]
+            known = seconds(run_id)
             done = sum((folder / run_id / f"r{k}" / "record.json").is_file() for k in range(1, plan["repeats"] + 1))
             left = 0 if run_id in seen else plan["repeats"] - done
             seen.add(run_id)
-            hours = left * plan["settings"]["timeout_min"] / 60
-            runs_left, bound_h, bound_device_h = runs_left + left, bound_h + hours, bound_device_h + hours * devices
-            known = seconds.get(run_id)
-            if known:
-                expected_s += left * sum(known) / len(known)
-            else:
-                unknown += left
-            about = f", about {sum(known) / len(known):.0f} s each by its records" if known else ""
             word = plan["machine"]["device_word"] + ("s" if devices > 1 else "")
-            lines.append(f"  {cell['series']}, {devices} {word}: {done} recorded, {left} to run{about} ({run_id})")
-    lines.append(
-        f"to run: {counted(runs_left, 'run')}; at most {bound_h:.2f} h and {bound_device_h:.2f} device-hours "
+            line = f"  {cell['series']}, {devices} {word}: {done} recorded, {left} to run"
+            sums.runs += left
+            if why := unsupported(Spec.from_dict(cell["spec"])):
+                sums.unsupported += left
+                lines.append(f"{line}, unsupported: {why} ({run_id})")
+                continue
+            hours = left * plan["settings"]["timeout_min"] / 60
+            sums.bound_h, sums.bound_device_h = sums.bound_h + hours, sums.bound_device_h + hours * devices
+            if known:
+                sums.expected_s += left * sum(known) / len(known)
+            else:
+                sums.unknown += left
+            about = f", about {sum(known) / len(known):.0f} s each by its records" if known else ""
+            lines.append(f"{line}{about} ({run_id})")
+    return [*lines, *_told(sums)]
+
+
+def _told(sums: Sums) -> list[str]:
+    lines = [
+        f"to run: {counted(sums.runs, 'run')}; at most {sums.bound_h:.2f} h and {sums.bound_device_h:.2f} device-hours "
         "(every run up to its timeout)"
-    )
-    if runs_left > unknown:
-        lines.append(
-            f"by records: {expected_s / 60:.1f} min for {runs_left - unknown} of them; {unknown} have no record"
-        )
+    ]
+    if sums.unsupported:
+        lines.append(f"unsupported: {sums.unsupported} of them start no rank, and are recorded with the reason")
+    known = sums.runs - sums.unsupported - sums.unknown
+    if known:
+        lines.append(f"by records: {sums.expected_s / 60:.1f} min for {known} of them; {sums.unknown} have no record")
     return lines
 
 

@@ -200,6 +200,12 @@ def data_objective(name: str) -> Objective | None:
     return DATASETS[name].objective if name in DATASETS else OWN_DATA.get(name)
 
 
+def piece_count(model: Mapping[str, Any]) -> int:
+    """Pieces that a pipeline can hand out: layers or blocks, what comes before and what after them; 0: not known."""
+    blocks: int = model.get("num_hidden_layers") or sum(model.get("depths") or ())
+    return blocks + 2 if blocks else 0
+
+
 def attention_heads(model: Mapping[str, Any]) -> int:
     """Heads that queries, keys and values share, which a degree must divide; 0 where the config tells of none."""
     heads: int = model.get("num_attention_heads", 0)

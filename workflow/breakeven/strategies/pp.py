@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from breakeven.schema.catalog import WORKLOADS, piece_count
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Json, Spec
 from breakeven.schema.strategy import Check, Option, StrategyMeta
@@ -58,6 +59,10 @@ def refuses(spec: Spec) -> str:
     stages = ranks * per_rank(options)
     if spec.evaluate_every:
         return "strategy pp evaluates nothing, since no rank has the whole model: evaluate_every 0."
+    family = WORKLOADS.get(spec.workload.model)
+    pieces = piece_count({**(family.defaults if family else {}), **spec.workload.config})
+    if pieces and stages > pieces:
+        return too_many(ranks, per_rank(options), pieces)
     if schedule.all_stages_busy and micro_batches < stages:
         return f"schedule {name} needs a micro-batch for each of its {stages} stages: micro_batches {stages} or more."
     rounds = max(1, micro_batches // ranks)
@@ -151,6 +156,13 @@ META = StrategyMeta(
 )
 
 
+def too_many(ranks: int, stages: int, pieces: int) -> str:
+    return (
+        f"pipeline parallelism: {ranks} ranks of {stages} stage(s) each need {ranks * stages} pieces, and the model "
+        f"has {pieces}. Use fewer ranks, a schedule of one stage per rank (gpipe, 1f1b), or more layers."
+    )
+
+
 def per_rank(options: Json) -> int:
     """Stages of each rank."""
     return SCHEDULES[options["schedule"]].stages_per_rank or int(options["stages_per_rank"])
@@ -168,10 +180,7 @@ def stages_of_rank(trainee: Trainee, mesh: Mesh, options: Json) -> dict[int, dic
     costs = trainee.piece_sizes if options["balance"] == "parameters" else [1] * len(pieces)
     count = ranks * per_rank(options)
     if count > len(pieces):
-        raise UserError(
-            f"pipeline parallelism: {ranks} ranks of {per_rank(options)} stages each need {count} pieces, and the "
-            f"model has {len(pieces)}. Use fewer ranks, a schedule of one stage per rank (gpipe, 1f1b), or more layers."
-        )
+        raise UserError(too_many(ranks, per_rank(options), len(pieces)))
     cuts = split(costs, count)
     first_stage: dict[int, int] = {}
     for number, places in enumerate(cuts):
