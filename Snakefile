@@ -20,6 +20,7 @@ include: "workflow/rules/points.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/equivalence.smk"
+include: "workflow/rules/selftest.smk"
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/scaling.smk"
 include: "workflow/rules/figures.smk"
@@ -36,9 +37,11 @@ localrules:
     figures,
     report,
     equivalence,
+    selftest,
     help,
     expand_checks,
     check_table,
+    selftest_text,
     expand_study,
     copy_facts,
     clone_results,
@@ -108,6 +111,14 @@ rule equivalence:
         TARGETS.equivalence(),
     shell:
         "python -m breakeven.metrics.equivalence judge {input:q}"
+
+
+rule selftest:
+    """In five minutes, on these devices: strategies, memory that runs out, a hang, an all-reduce. Ends in a block to paste."""
+    input:
+        TARGETS.selftest(),
+    shell:
+        "python -m breakeven.metrics.selftest show {input:q}"
 
 
 rule help:

@@ -1,10 +1,10 @@
 # The plan of this invocation and the names rules look things up by. The package decides; rules ask.
 from breakeven.figures.kinds import KINDS
 from breakeven.head.drawing import Drawing
-from breakeven.head.equivalence import suite
 from breakeven.head.hooks import announce, config_files, guarded, prepare, start
 from breakeven.head.keep import kept
 from breakeven.head.plan import make_plan
+from breakeven.head.selftest import OOM_MEMORY_GIB, selftest, suite
 from breakeven.head.sources import sources
 from breakeven.head.study import RUNS
 from breakeven.head.targets import Targets, help_table
@@ -29,4 +29,5 @@ wildcard_constraints:
     model=r"[a-z0-9_-]+",
     figure="|".join(KINDS),
     suite="equivalence|selftest",
+    fault="oom|hang",
     round=r"v[0-9]+\.[0-9]+",

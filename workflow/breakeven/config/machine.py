@@ -60,6 +60,21 @@ def cuda_devices() -> list[str]:
 
 
 @functools.cache
+def driver_version() -> str:
+    """Of NVIDIA's driver; empty without one."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ""
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+@functools.cache
 def cpu_cores() -> int:
     """Cores this process may use: affinity, and a container's CPU quota where it has one."""
     cores = len(os.sched_getaffinity(0))

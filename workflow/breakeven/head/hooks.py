@@ -16,8 +16,8 @@ from breakeven.schema.files import write_text
 from breakeven.schema.spec import canonical_json
 
 LOCK = Path("results/.lock")
-#: The rule whose jobs are measured runs.
-MEASURING_RULE = "measure_run"
+#: The rules whose jobs are measured runs.
+MEASURING_RULES = ("measure_run", "selftest_run", "selftest_fault")
 CONFIG = Path("config/config.yaml")
 PROGRESS = Path("results/.progress.json")
 
@@ -71,7 +71,7 @@ def start(workflow: Any) -> None:
     records = [
         str(output)
         for job in workflow.dag.needrun_jobs()
-        if job.rule.name == MEASURING_RULE
+        if job.rule.name in MEASURING_RULES
         for output in job.output[:1]
     ]
     executor = str(getattr(workflow.executor_plugin, "name", "local"))

@@ -13,6 +13,8 @@ MEASURED_TABLES = ("runs.csv", "equivalence.csv", "comparison.csv")
 ROUND_TABLES = ("runs.csv", "anomalies.csv", "scores.csv", "critical_batch.csv", "reference.csv")
 REPORT = "results/report.html"
 ANSWER = "results/answer.txt"
+EQUIVALENCE = "results/equivalence/table.csv"
+SELFTEST = "results/selftest.txt"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,7 +55,10 @@ class Targets:
         return [REPORT, ANSWER]
 
     def equivalence(self) -> list[str]:
-        return ["results/equivalence/table.csv"]
+        return [EQUIVALENCE]
+
+    def selftest(self) -> list[str]:
+        return [SELFTEST]
 
     def results(self) -> dict[str, list[str]]:
         """Each target's name and where a person finds what it makes."""
@@ -73,6 +78,7 @@ class Targets:
             "figures": [f"{path}figures/" for path in studies],
             "report": [REPORT, ANSWER],
             "equivalence": self.equivalence(),
+            "selftest": self.selftest(),
             "help": [],
         }
 

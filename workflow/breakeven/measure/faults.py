@@ -66,8 +66,10 @@ class Faults:
 
 
 def fill_memory() -> None:
+    """The device's, on CPU the host's."""
     import torch
 
+    device = "cuda" if torch.cuda.is_initialized() else "cpu"
     taken = []
     while True:
-        taken.append(torch.ones(1 << 23))  # 32 MiB
+        taken.append(torch.ones(1 << 23, device=device))  # 32 MiB

@@ -168,11 +168,16 @@ def _write(plan: Path, runs: Path, output: Path) -> None:
     write_text(output, table(rows, loaded).to_csv(index=False))
 
 
-def _judge(path: Path) -> None:
+def read_table(path: Path) -> pd.DataFrame:
+    """Every cell as text. Raises UserError."""
     try:
-        found = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a readable table ({error}). Delete it to make it again.") from None
+
+
+def _judge(path: Path) -> None:
+    found = read_table(path)
     print(f"{summary(found)}: {path}", file=sys.stderr)
     if lines := violations(found):
         sys.exit("\n".join([f"breakeven: {path}: {len(lines)} of {len(found)} rows violate.", *lines]))
