@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from breakeven.datasets.batches import Data
+from breakeven.datasets.batches import Data, Texts
 from breakeven.schema.catalog import WORKLOADS
 from breakeven.schema.spec import Spec
 from breakeven.workloads.anatomy import Anatomy, bare
@@ -18,6 +18,10 @@ def build_model(spec: Spec, data: Data, model_dir: Path | None) -> Any:
     import torch
 
     workload = spec.workload
+    if isinstance(data, Texts):
+        from breakeven.workloads.packing import never_packed
+
+        never_packed()
     torch.manual_seed(spec.seed)
     if workload.model in WORKLOADS:
         model = _family(workload.model).build(workload, data)
