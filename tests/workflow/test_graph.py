@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.conftest import Snakemake, copy_project, run_snakemake
+from tests.conftest import ROOT, Snakemake, copy_project, run_snakemake
 
 TABLE = "devices,time_s,work,repeat\n1,100,1000,1\n1,101,1000,2\n2,52,1000,1\n2,53,1000,2\n4,31,1000,1\n4,30,1000,2\n"
 
@@ -32,8 +33,9 @@ def two_cores(project: Path) -> None:
 @pytest.mark.usefixtures("two_cores")
 def test_the_default_graph(snakemake: Snakemake) -> None:
     assert jobs(snakemake("-n")) == {
-        "expand_study": 3, "prepare_data": 2, "measure_run": 18, "copy_facts": 1, "score_results": 1,
-        "mlperf_points": 1, "metrics": 2, "measured_points": 2, "scaling": 3, "draw": 28, "write_report": 1, "all": 1,
+        "expand_study": 3, "prepare_data": 2, "measure_run": 66, "copy_facts": 1, "score_results": 1,
+        "mlperf_points": 1, "metrics": 2, "measured_points": 2, "scaling": 3, "comparison": 2, "draw": 30,
+        "write_report": 1, "all": 1,
     }  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def test_the_default_graph(snakemake: Snakemake) -> None:
             {"expand_study": 1, "copy_facts": 1, "score_results": 1, "mlperf_points": 1, "scaling": 1, "draw": 24,
              "mlperf": 1},
         ),
-        ("measure", {"prepare_data": 2, "measure_run": 18, "measure": 1}),
+        ("measure", {"prepare_data": 2, "measure_run": 66, "measure": 1}),
         ("data", {"prepare_data": 2, "data": 1}),
         ("plan", {"expand_study": 2, "plan": 1}),
     ],
@@ -66,7 +68,7 @@ def test_data_that_are_there_leave_out_no_run(planned: bool, project: Path, snak
     study.write_text(study.read_text().replace("rank: 8", "rank: 16"))
     if planned:
         assert snakemake("plan").returncode == 0
-    assert jobs(snakemake("-n"))["measure_run"] == 9
+    assert jobs(snakemake("-n"))["measure_run"] == 21
     assert "prepare_data" not in jobs(snakemake("-n"))
 
 
@@ -74,8 +76,31 @@ def test_data_that_are_there_leave_out_no_run(planned: bool, project: Path, snak
 def test_more_devices_are_more_runs_up_to_eight(project: Path, snakemake: Snakemake) -> None:
     path = project / "config/platforms/this-machine.yaml"
     path.write_text(path.read_text().replace("devices_per_node: 2", "devices_per_node: 64"))
-    # single, and ddp on 1, 2, 4, 8: five cells of three repeats
-    assert jobs(snakemake("-n", "measure", "--config", "studies=[llm-quick]"))["measure_run"] == 15
+    # single, ddp and fsdp on 1, 2, 4, 8, and tp, since the model has four heads, on 1, 2, 4: twelve cells of three repeats
+    assert jobs(snakemake("-n", "measure", "--config", "studies=[llm-quick]"))["measure_run"] == 36
+
+
+PAPERS = ("paper-images", "paper-images-cpu")
+#: Keys of a run that the papers vary, and ours beside them.
+AXES = {
+    "strategy", "strategy_options", "sampling", "devices", "precision", "pin_memory", "non_blocking", "workers",
+    "prefetch_factor", "persistent_workers", "memory_format", "global_batch", "batch_per_device", "image_size", "data",
+    "optimizer", "compile", "activation_checkpointing", "gradient_accumulation", "synthetic", "resize_on", "epochs",
+    "learning_rate_rule", "evaluate_every", "degrees",
+}  # fmt: skip
+
+
+def test_the_papers_study_plans_completely_without_a_gpu_and_its_twin_has_the_same_sweeps(
+    snakemake: Snakemake,
+) -> None:
+    planned = jobs(snakemake("-n", "--config", "studies=[paper-images]"))
+    assert planned["measure_run"] == 612
+    assert planned["draw"] == 3
+    studies = [yaml.safe_load((ROOT / f"config/studies/{name}.yaml").read_text()) for name in PAPERS]
+    own, twin = studies
+    assert list(own["sweeps"]) == list(twin["sweeps"])
+    keys = {key for sweep in own["sweeps"].values() for key in sweep.get("grid", {})}
+    assert keys | {"devices"} >= AXES
 
 
 def test_repeats_are_measured_in_blocks_and_in_random_order() -> None:
@@ -101,8 +126,8 @@ def test_help_lists_every_target_and_where_its_results_are(snakemake: Snakemake)
 def test_plan_counts_runs_and_bounds_device_hours(project: Path, snakemake: Snakemake) -> None:
     answer = snakemake("plan", "--config", "studies=[llm-quick]")
     assert answer.returncode == 0, answer.stderr
-    # 9 runs of at most 10 minutes, 3 of them on two devices
-    assert "to run: 9 runs; at most 1.50 h and 2.00 device-hours" in answer.stdout
+    # 21 runs of at most 10 minutes, 9 of them on two devices
+    assert "to run: 21 runs; at most 3.50 h and 5.00 device-hours" in answer.stdout
     assert "Llama + LoRA, ddp, strong, 2 CPU cores: 0 recorded, 3 to run" in answer.stdout
     assert not (project / "results/runs").exists()
 
