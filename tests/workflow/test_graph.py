@@ -76,7 +76,7 @@ def test_data_that_are_there_leave_out_no_run(planned: bool, project: Path, snak
 def test_more_devices_are_more_runs_up_to_eight(project: Path, snakemake: Snakemake) -> None:
     path = project / "config/platforms/this-machine.yaml"
     path.write_text(path.read_text().replace("devices_per_node: 2", "devices_per_node: 64"))
-    # single, ddp and fsdp on 1, 2, 4, 8, and tp, since the model has four heads, on 1, 2, 4: twelve cells of three repeats
+    # single, ddp and fsdp on 1, 2, 4, 8, and tp (the model has four heads) on 1, 2, 4: twelve cells of three repeats
     assert jobs(snakemake("-n", "measure", "--config", "studies=[llm-quick]"))["measure_run"] == 36
 
 
