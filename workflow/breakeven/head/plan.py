@@ -19,6 +19,7 @@ from breakeven.head.equivalence import TIMEOUT_MIN, checks
 from breakeven.head.keep import Kept
 from breakeven.head.rounds import RoundPlan, Rounds, rule_files
 from breakeven.head.study import StudyPlan, expand
+from breakeven.schema.catalog import OWN_DATA
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Spec, Workload, canonical_json, data_id, data_part, images_id, slug
 
@@ -102,8 +103,10 @@ class Plan:
     def data_arguments(self, name: str) -> str:
         """Quoted for the shell."""
         run = self.run_of_data(name)
-        arguments = ["--workload", canonical_json(dataclasses.asdict(data_part(self.spec(run).workload)))]
-        if run in self.owner and (file := images_dir(self.spec(run)) or self.owner[run].data_file):
+        workload = self.spec(run).workload
+        arguments = ["--workload", canonical_json(dataclasses.asdict(data_part(workload)))]
+        own = run in self.owner and workload.data.name in OWN_DATA
+        if own and (file := images_dir(self.spec(run)) or self.owner[run].data_file):
             arguments += ["--file", file]
         return shlex.join(arguments + self.model_arguments(run))
 
