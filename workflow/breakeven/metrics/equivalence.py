@@ -21,9 +21,10 @@ from breakeven.schema.plan import read_plan
 from breakeven.schema.record import Record
 from breakeven.schema.status import Status
 
+#: What tells a row from all others.
+KEY = ("strategy", "workload", "devices", "degrees", "options", "settings")
 COLUMNS = [
-    "strategy", "workload", "devices", "degrees", "options", "settings", "updates", "max_abs_loss_difference",
-    "tolerance", "bytes", "verdict", "note", "run_id", "reference_run_id",
+    *KEY, "updates", "max_abs_loss_difference", "tolerance", "bytes", "verdict", "note", "run_id", "reference_run_id",
 ]  # fmt: skip
 
 Verdict = Literal["pass", "fail", "unsupported", "not_run"]
@@ -122,10 +123,7 @@ def table(rows: list[Row], runs: Mapping[str, Run]) -> pd.DataFrame:
         judged = judge(row, runs)
         found.append(
             {
-                **{name: row[name] for name in ("strategy", "workload", "devices")},
-                "degrees": " x ".join(f"{axis} {degree}" for axis, degree in row["degrees"].items()),
-                "options": listed(row["options"]),
-                "settings": listed(row["settings"]),
+                **dict(zip(KEY, key(row), strict=True)),
                 "updates": judged.updates,
                 "max_abs_loss_difference": judged.difference,
                 "tolerance": judged.tolerance,
@@ -137,6 +135,13 @@ def table(rows: list[Row], runs: Mapping[str, Run]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(found, columns=COLUMNS).astype({"updates": "Int64"})
+
+
+def key(row: Row) -> tuple[str, ...]:
+    """What tells a row from all others, as people read it: ``KEY``."""
+    degrees = " x ".join(f"{axis} {degree}" for axis, degree in row["degrees"].items())
+    named = (row["strategy"], row["workload"], str(row["devices"]))
+    return (*named, degrees, listed(row["options"]), listed(row["settings"]))
 
 
 def listed(settings: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Control, DataSource, DeviceKind, Spec, Workload
 from breakeven.schema.strategies import find_strategy, known_strategies, strategy_meta
 from breakeven.schema.strategy import Check
+from breakeven.schema.support import refused
 
 #: Small enough for a few updates in a second on one core; without dropout and batch statistics, which depend on how a
 #: batch is split.
@@ -136,6 +137,8 @@ def rows(kind: DeviceKind, model: str, devices: int) -> list[Row]:
     for name, check, workload in asked:
         try:
             row = _row(name, check, workload, kind=kind, model=model, present=devices)
+            if reason := refused(row.spec):
+                raise ValueError(reason)
         except (TypeError, ValueError, KeyError, UserError) as error:
             what = f"unknown workload {error}" if isinstance(error, KeyError) else str(error)
             raise UserError(f"strategies/{name}.py: {check}: {what}.") from None
