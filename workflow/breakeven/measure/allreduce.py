@@ -122,7 +122,8 @@ def _time_s(torch: Any, dist: Any, device: Any, size: int) -> float:
     count = max(2, min(1000, int(BATCH_S / float(some))))
     times = torch.tensor([_batch_s(torch, dist, tensor, count) / count for _ in range(BATCHES)], device=device)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
-    return statistics.median(times.tolist())
+    slowest: list[float] = times.tolist()
+    return statistics.median(slowest)
 
 
 def _batch_s(torch: Any, dist: Any, tensor: Any, count: int) -> float:

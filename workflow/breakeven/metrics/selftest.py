@@ -89,7 +89,11 @@ def block(found: Found) -> list[str]:
         "all-reduce": _largest(found.allreduce),
         "Breakeven": found.about["version"],
     }
-    return [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}", f"| {' | '.join(map(cells.get, COLUMNS))} |"]
+    return [
+        f"| {' | '.join(COLUMNS)} |",
+        f"|{' --- |' * len(COLUMNS)}",
+        f"| {' | '.join(str(cells[name]) for name in COLUMNS)} |",
+    ]
 
 
 def bus_factor(ranks: int) -> float:
