@@ -22,10 +22,13 @@ rule measure_run:
         timeout_s=lambda w: 60 * PLAN.timeout_min(w.run_id),
         runtime=lambda w: PLAN.timeout_min(w.run_id) + 2,
         gpu=lambda w: PLAN.gpus(w.run_id),
+        # Nor does it matter to a run's identity what starts the ranks; its record says it.
+        launcher=lambda w: PLAN.launcher(w.run_id),
     params:
         spec=lambda w: PLAN.spec_json(w.run_id),
         model=lambda w: PLAN.model_arguments(w.run_id),
     shell:
         "exec python -m breakeven.measure --spec {params.spec:q} --repeat {wildcards.repeat}"
         " --data {input.data:q} --record {output.record:q} --steps {output.steps:q} --log {log:q}"
-        " --timeout-s {resources.timeout_s} {params.model:q} --progress results/.progress.json"
+        " --timeout-s {resources.timeout_s} --launcher {resources.launcher} {params.model:q}"
+        " --progress results/.progress.json"

@@ -76,21 +76,19 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what is here now is never looked at again: pages stay shared with the ranks
     server = Server(options, socket.socket(fileno=listener))
-    inode = os.stat(options.path).st_ino
     try:
         server.serve()
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(options.path).st_ino == inode:
-                os.unlink(options.path)
+        server.leave()
+    os._exit(0)  # there is nothing to clear up, and a library's own clearing up takes its time
 
 
 def import_all() -> None:
     """All that can be. What cannot is the affair of the run that needs it; but without torch none can run."""
     importlib.import_module("torch")
     strategies = sorted((PACKAGE / "strategies").glob("*.py"))
-    own = ("datasets.batches", "measure.supervisor", "measure.results", "measure.evaluation", "workloads.registry")
-    own = (*own, *(f"strategies.{file.stem}" for file in strategies))
+    own = ["datasets.batches", "measure.supervisor", "measure.results", "measure.evaluation", "workloads.registry"]
+    own += [f"strategies.{file.stem}" for file in strategies]
     for name in (*MODULES, *(f"breakeven.{name}" for name in own)):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
@@ -102,6 +100,13 @@ class Server:
         self._ends = ChildEnds()
         self._supervisors: set[int] = set()
         self._served = 0
+        self._place = _place(options.path)
+
+    def leave(self) -> None:
+        """Nobody finds this server any more, nor loses one that has taken its place."""
+        if self._place is not None and _place(self._options.path) == self._place:
+            os.unlink(self._options.path)
+        self._place = None
 
     def serve(self) -> None:
         """Until the head ends, a client says so, or nothing has been asked for long; what it has forked ends too."""
@@ -148,8 +153,10 @@ class Server:
                     return True
                 message, fds = request
                 if message.get("end"):
+                    self.leave()  # before the client sees that this connection is closed
                     return False
                 if (count := threads()) != 1:
+                    self.leave()
                     send(connection, {"refused": f"the fork server has {count} threads, and cannot be forked"})
                     return False
                 self._fork(connection, message, fds[0])
@@ -176,6 +183,15 @@ class Server:
             traceback.print_exc()
         finally:
             os._exit(1)  # whatever happens, no child goes on as a server
+
+
+def _place(path: str) -> tuple[int, int] | None:
+    """What tells a socket from another of that name: a number alone is given out again."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_ctime_ns
 
 
 if __name__ == "__main__":

@@ -98,6 +98,15 @@ class Notes:
         errors = [RankError(**json.loads(file.read_text())) for file in self.scratch.glob("error-*.json")]
         return sorted(errors, key=lambda error: error.at)
 
+    def stack(self, rank: int) -> Path:
+        """Where a rank writes which line it is at, when it is asked."""
+        return self.scratch / f"stack-{rank}.txt"
+
+    def stacks(self) -> dict[int, str]:
+        """Of the ranks that were asked."""
+        files = {int(file.stem.removeprefix("stack-")): file for file in self.scratch.glob("stack-*.txt")}
+        return {rank: text for rank, file in sorted(files.items()) if (text := file.read_text())}
+
     def write_facts(self, facts: Json) -> None:
         """What rank 0 knows of the run; written anew as more is known, so that a run that fails leaves some."""
         _write(self.scratch / "facts.json", facts)

@@ -175,7 +175,7 @@ def _execute(
         verdict: Verdict | str = Verdict(Status.UNSUPPORTED, reason)
     else:
         try:
-            end = run_ranks(job, begin, watched)
+            end = run_ranks(job, begin, watched, request.log)
         except NoServer as error:
             say(f"no record: {error} (log: {request.log})")
             return 1

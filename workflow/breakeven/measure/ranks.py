@@ -101,8 +101,8 @@ def rank_environment(spec: Spec) -> dict[str, str]:
     return environment
 
 
-def run_ranks(job: Job, begin: Callable[[Job], Starter], watched: list[Process]) -> RanksEnd:
-    """Whatever happens here, exceptions included, no rank is left when it returns."""
+def run_ranks(job: Job, begin: Callable[[Job], Starter], watched: list[Process], log: Path) -> RanksEnd:
+    """Whatever happens here, exceptions included, no rank is left when it returns. ``log``: what the ranks say."""
     notes = Notes(job.scratch)
     watchdog = Watchdog(job.scratch, job.spec.ranks, job.spec.updates, job.spec.min_warmup)
     found: list[Stall] = []
@@ -121,6 +121,9 @@ def run_ranks(job: Job, begin: Callable[[Job], Starter], watched: list[Process])
             _dump(notes)
     finally:
         exits = ranks.stop()
+    with log.open("a") as stream:
+        for rank, stack in notes.stacks().items():
+            stream.write(f"\nWhere rank {rank} was when it was ended:\n{stack}")
     errors = notes.errors()
     return RanksEnd(
         ended=ended,
@@ -156,7 +159,7 @@ def _peaks(notes: Notes) -> dict[int, float]:
 
 
 def _dump(notes: Notes) -> None:
-    """Every rank that still runs writes to the log which line it is at."""
+    """Every rank that still runs notes which line it is at."""
     for process in notes.alive().values():
         if process.lives:
             os.kill(process.pid, signal.SIGUSR1)

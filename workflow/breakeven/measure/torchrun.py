@@ -33,7 +33,7 @@ class Torchrun:
         agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={job.spec.ranks}"]
         rank = ["-m", "breakeven.measure.worker", str(job_file)]
         adopt_orphans()
-        with log.open("wb") as stream:
+        with log.open("ab") as stream:
             child = subprocess.Popen(
                 [sys.executable, "-m", *agent, *rank],
                 env=environment,

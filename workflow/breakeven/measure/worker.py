@@ -53,8 +53,9 @@ def run_rank(job: Job, rank: int, rendezvous: Rendezvous) -> NoReturn:
     """The whole life of a rank's process, whose end it is."""
     be_killed_first()
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)  # so that the launcher can ask where it hangs
     notes = Notes(job.scratch)
+    # The launcher asks where it hangs; the file stays open for as long as this process lives.
+    faulthandler.register(signal.SIGUSR1, file=notes.stack(rank).open("w"), all_threads=False)
     notes.write_alive(rank)
     progress = Progress(job.scratch, rank, job.spec.updates)
     progress.memory(_peak_host_gib(), 0.0)
