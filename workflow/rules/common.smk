@@ -4,7 +4,7 @@ from breakeven.head.drawing import Drawing
 from breakeven.head.hooks import announce, config_files, guarded, prepare, start
 from breakeven.head.keep import kept
 from breakeven.head.plan import make_plan
-from breakeven.head.selftest import OOM_MEMORY_GIB, selftest, suite
+from breakeven.head.selftest import OOM_MEMORY_GIB, Suites
 from breakeven.head.sources import sources
 from breakeven.head.study import RUNS
 from breakeven.head.targets import Targets, help_table
@@ -16,6 +16,7 @@ PLAN = guarded(
     )
 )
 TARGETS = Targets(PLAN)
+SUITES = Suites(PLAN.config.check_platform)
 DRAWING = Drawing(PLAN)
 announce(workflow, TARGETS.results())
 

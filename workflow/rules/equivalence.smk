@@ -6,7 +6,7 @@ rule expand_checks:
     output:
         "results/{suite}/plan.json",
     params:
-        document=lambda w: suite(w.suite).document(),
+        document=lambda w: SUITES.of(w.suite).document(),
     template_engine:
         "jinja2"
 
@@ -14,8 +14,8 @@ rule expand_checks:
 rule check_table:
     input:
         plan="results/{suite}/plan.json",
-        records=lambda w: suite(w.suite).records(),
-        steps=lambda w: suite(w.suite).steps(),
+        records=lambda w: SUITES.of(w.suite).records(),
+        steps=lambda w: SUITES.of(w.suite).steps(),
         code=sources("records", "metrics"),
     output:
         "results/{suite}/table.csv",
@@ -24,7 +24,7 @@ rule check_table:
     conda:
         "../../envs/analysis.yaml"
     params:
-        runs=lambda w: suite(w.suite).runs,
+        runs=lambda w: SUITES.of(w.suite).runs,
     shell:
         "python -m breakeven.metrics.equivalence table --plan {input.plan:q} --runs {params.runs:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

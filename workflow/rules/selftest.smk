@@ -9,12 +9,12 @@ use rule measure_run as selftest_run with:
     params:
         spec=lambda w: PLAN.spec_json(w.run_id),
         model=lambda w: PLAN.model_arguments(w.run_id),
-        of=lambda _: selftest().identity(),
+        of=lambda _: SUITES.selftest().identity(),
 
 
 rule selftest_fault:
     input:
-        data=ancient(lambda _: selftest().data_path()),
+        data=ancient(lambda _: SUITES.selftest().data_path()),
     output:
         record="results/selftest/{fault}/{run_id}/r1/record.json",
         steps="results/selftest/{fault}/{run_id}/r1/steps.npz",
@@ -22,16 +22,16 @@ rule selftest_fault:
         "results/selftest/{fault}/{run_id}/r1/run.log",
     conda:
         "../../envs/measure.yaml"
-    threads: lambda _: selftest().spec().devices
+    threads: lambda _: SUITES.selftest().spec().devices
     resources:
         machine=100,
         runtime=5,
-        gpu=lambda _: selftest().gpus(selftest().spec().devices),
+        gpu=lambda _: SUITES.selftest().gpus(SUITES.selftest().spec().devices),
     params:
-        spec=lambda _: selftest().spec_json(),
-        fault=lambda w: selftest().fault(w.fault),
+        spec=lambda _: SUITES.selftest().spec_json(),
+        fault=lambda w: SUITES.selftest().fault(w.fault),
         memory_gib=OOM_MEMORY_GIB,
-        of=lambda _: selftest().identity(),
+        of=lambda _: SUITES.selftest().identity(),
     shell:
         "BREAKEVEN_FAULT={params.fault:q} BREAKEVEN_MEMORY_GIB={params.memory_gib} exec python -m breakeven.measure"
         " --spec {params.spec:q} --repeat 1 --data {input.data:q} --record {output.record:q} --steps {output.steps:q}"
@@ -45,15 +45,15 @@ rule selftest_allreduce:
         "results/logs/selftest/allreduce.log",
     conda:
         "../../envs/measure.yaml"
-    threads: lambda _: selftest().devices
+    threads: lambda _: SUITES.selftest().devices
     resources:
         machine=100,
         runtime=5,
-        gpu=lambda _: selftest().gpus(selftest().devices),
+        gpu=lambda _: SUITES.selftest().gpus(SUITES.selftest().devices),
     params:
-        kind=lambda _: selftest().machine.device_kind,
-        devices=lambda _: selftest().devices,
-        of=lambda _: selftest().identity(),
+        kind=lambda _: SUITES.selftest().machine.device_kind,
+        devices=lambda _: SUITES.selftest().devices,
+        of=lambda _: SUITES.selftest().identity(),
     shell:
         "exec python -m breakeven.measure.allreduce --device-kind {params.kind} --devices {params.devices}"
         " --output {output:q} --log {log:q}"
@@ -61,7 +61,7 @@ rule selftest_allreduce:
 
 rule selftest_text:
     input:
-        unpack(lambda _: selftest().files()),
+        unpack(lambda _: SUITES.selftest().files()),
         table="results/selftest/table.csv",
         code=sources("records", "metrics"),
     output:
@@ -71,8 +71,8 @@ rule selftest_text:
     conda:
         "../../envs/analysis.yaml"
     params:
-        about=lambda _: selftest().document(),
-        folders=lambda _: selftest().folders(),
+        about=lambda _: SUITES.selftest().document(),
+        folders=lambda _: SUITES.selftest().folders(),
     shell:
         "python -m breakeven.metrics.selftest write --about {params.about:q} --table {input.table:q}"
         " {params.folders:q} --allreduce {input.allreduce:q} --output {output:q} 2>&1 | tee {log:q} >&2"

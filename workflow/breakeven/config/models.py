@@ -138,6 +138,11 @@ class Config(BaseModel):
     mlperf: Annotated[Mlperf, BeforeValidator(_unsaid({}))] = Field(
         default_factory=Mlperf, description="Published results: rounds and their source."
     )
+    check_platform: Name = Field(
+        default="this-machine",
+        description="What `snakemake equivalence` and `snakemake selftest` run on: a file in `config/platforms/`. On a "
+        "cluster, the one that names its nodes.",
+    )
     order_seed: int = Field(
         default=0, strict=True, description="Seed of the random order in which repeats are measured."
     )

@@ -30,8 +30,8 @@ class Checks:
 
 
 @functools.cache
-def checks(platform: str = "this-machine", folder: Path = Path("config/platforms")) -> Checks:
-    """Not made before it is asked for: most invocations never do."""
+def checks(platform: str, folder: Path = Path("config/platforms")) -> Checks:
+    """On a platform, by name. Not made before it is asked for: most invocations never do."""
     machine = resolve(load_platform(platform, folder))
     found = rows(machine.device_kind, machine.device_model, machine.devices_per_node)
     return Checks(machine, found, {run_id(spec): spec for row in found for spec in row.specs})
@@ -58,9 +58,8 @@ class Suite:
         return json.dumps({"rows": [planned(row) for row in self.rows]}, indent=1, sort_keys=True) + "\n"
 
 
-@functools.cache
-def equivalence() -> Suite:
-    return Suite("equivalence", checks().rows, "results/runs")
+def equivalence(platform: str) -> Suite:
+    return Suite("equivalence", checks(platform).rows, "results/runs")
 
 
 def planned(row: Row) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Plan:
 
     def spec(self, run: str) -> Spec:
         """Of a study's run, or of one that the equivalence table asks for and no study."""
-        return self.specs[run] if run in self.specs else checks().specs[run]
+        return self.specs[run] if run in self.specs else checks(self.config.check_platform).specs[run]
 
     def spec_json(self, run: str) -> str:
         return self.spec(run).to_json()
@@ -121,7 +121,7 @@ class Plan:
     def run_of_data(self, name: str) -> str:
         """A run that reads these prepared data."""
         runs = self.data_runs()
-        return runs[name] if name in runs else checks().run_of_data(name)
+        return runs[name] if name in runs else checks(self.config.check_platform).run_of_data(name)
 
     def hub_models(self) -> dict[str, list[str]]:
         """Folder name of each hub model, and the arguments that fetch it."""

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from breakeven import __version__
 from breakeven.config.machine import Machine, driver_version
-from breakeven.head.equivalence import Suite, SuiteName, checks, equivalence
+from breakeven.head.equivalence import Checks, Suite, SuiteName, checks, equivalence
+from breakeven.head.hooks import guarded
 from breakeven.schema.checks import Row, reference_of
 from breakeven.schema.spec import DeviceKind, Json, Spec, canonical_json, data_id, run_id
 from breakeven.schema.support import unsupported
@@ -74,8 +75,12 @@ def _features(row: Row) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Selftest:
-    machine: Machine
+    checks: Checks
     suite: Suite
+
+    @property
+    def machine(self) -> Machine:
+        return self.checks.machine
 
     @property
     def devices(self) -> int:
@@ -85,7 +90,7 @@ class Selftest:
 
     def spec(self) -> Spec:
         """Of the runs that go wrong: two devices if there are as many, long enough to be warmed up."""
-        plain = next(row for row in checks().rows if row.spec.strategy == "ddp" and not row.check.settings)
+        plain = next(row for row in self.checks.rows if row.spec.strategy == "ddp" and not row.check.settings)
         of = plain.spec if self.machine.devices_per_node > 1 else reference_of(plain.spec)
         return replace(of, updates=40, min_warmup=5)
 
@@ -117,7 +122,7 @@ class Selftest:
     def document(self) -> str:
         """The machine and the rule by which the rows were chosen, for the text."""
         machine = self.machine
-        every = [row for row in checks().rows if not row.not_run]
+        every = [row for row in self.checks.rows if not row.not_run]
         return canonical_json(
             {
                 "device_kind": machine.device_kind,
@@ -143,14 +148,25 @@ class Selftest:
 
 
 @functools.cache
-def selftest() -> Selftest:
-    machine = checks().machine
-    rows = chosen(checks().rows, RUNS[machine.device_kind])
-    return Selftest(machine, Suite("selftest", rows, f"{FOLDER}/runs"))
+def selftest(platform: str) -> Selftest:
+    found = checks(platform)
+    rows = chosen(found.rows, RUNS[found.machine.device_kind])
+    return Selftest(found, Suite("selftest", rows, f"{FOLDER}/runs"))
 
 
-def suite(name: SuiteName) -> Suite:
-    return selftest().suite if name == "selftest" else equivalence()
+@dataclass(frozen=True, slots=True)
+class Suites:
+    """What rules look up, on the platform that the config names. A user's mistake there ends the head with its message."""
+
+    platform: str
+
+    def of(self, name: SuiteName) -> Suite:
+        found: Suite = self.selftest().suite if name == "selftest" else guarded(lambda: equivalence(self.platform))
+        return found
+
+    def selftest(self) -> Selftest:
+        found: Selftest = guarded(lambda: selftest(self.platform))
+        return found
 
 
 def _installed(name: str) -> bool:
