@@ -11,9 +11,9 @@ all: setup
 	@$(BIN)/snakemake
 
 # Any target of the workflow: make plan, make mlperf, make report, ... (`make help` lists them)
-plan data mlperf measure figures report help: setup
+plan data mlperf measure figures report equivalence selftest help: setup
 	@$(BIN)/snakemake $@
-.PHONY: plan data mlperf measure figures report help
+.PHONY: plan data mlperf measure figures report equivalence selftest help
 
 setup:
 	@$(SETUP)
