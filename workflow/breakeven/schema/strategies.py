@@ -17,9 +17,22 @@ from breakeven.schema.strategy import KINDS, Kind, Need, Option, StrategyMeta
 FOLDER = Path(__file__).resolve().parents[1] / "strategies"
 
 #: Files of that folder that are no strategy.
-_HELPERS = frozenset({
-    "__init__", "averaging", "compose", "exchange", "mesh", "parts", "registry", "stages", "state", "tensor", "trainee",
-})  # fmt: skip
+_HELPERS = frozenset(
+    {
+        "__init__",
+        "averaging",
+        "compose",
+        "exchange",
+        "mesh",
+        "overflow",
+        "parts",
+        "registry",
+        "stages",
+        "state",
+        "tensor",
+        "trainee",
+    }
+)
 
 
 @functools.cache

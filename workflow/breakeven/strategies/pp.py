@@ -12,6 +12,7 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Json, Spec
 from breakeven.schema.strategy import Check, Option, StrategyMeta
 from breakeven.strategies.mesh import Mesh
+from breakeven.strategies.overflow import agree_on_overflow
 from breakeven.strategies.stages import held_by, split
 from breakeven.strategies.state import Parameter
 from breakeven.strategies.trainee import Criterion, Inputs, Trainee
@@ -195,6 +196,7 @@ def stages_of_rank(trainee: Trainee, mesh: Mesh, options: Json) -> dict[int, dic
 
 
 def apply(trainee: Trainee, mesh: Mesh, options: Json) -> Trainee:
+    import torch
     import torch.distributed.pipelining as pipelining
     from torch import nn
 
@@ -238,7 +240,8 @@ def apply(trainee: Trainee, mesh: Mesh, options: Json) -> Trainee:
     def after_backward() -> None:
         trainee.after_backward()
         if trainee.scaled:
-            agree_on_overflow(module, trainee.scale, group, mesh.device)
+            trainee.scale(torch.zeros((), device=mesh.device))  # a scaler that has seen no loss would refuse to step
+            agree_on_overflow(module, group, mesh.device)
 
     return replace(
         trainee,
@@ -293,22 +296,6 @@ def some(parameters: Iterable[Any]) -> list[Any]:
     from torch import nn, zeros
 
     return list(parameters) or [nn.Parameter(zeros(()))]
-
-
-def agree_on_overflow(module: Any, scale: Any, group: Any, device: Any) -> None:
-    """Where one stage's fp16 gradients overflowed, all stages' do: an update is skipped by all or by none."""
-    import torch
-    import torch.distributed as dist
-
-    scale(torch.zeros((), device=device))  # a scaler that has seen no loss would refuse to step
-    gradients = [p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad for p in module.parameters()]
-    gradients = [gradient for gradient in gradients if gradient is not None and gradient.numel()]
-    overflowed = torch.zeros((), device=device)
-    for gradient in gradients:
-        overflowed = torch.maximum(overflowed, (~gradient.isfinite()).any().float())
-    dist.all_reduce(overflowed, dist.ReduceOp.MAX, group=group)
-    for gradient in gradients[:1]:
-        gradient.mul_(torch.where(overflowed > 0, torch.inf, 1.0))  # without asking the device
 
 
 def local(parameters: Sequence[Parameter], trainee: Trainee, mesh: Mesh, options: Json) -> list[Parameter]:

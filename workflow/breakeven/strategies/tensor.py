@@ -6,12 +6,13 @@ comes after (buckets, shards, optimisers over many tensors at once) finds ordina
 complete, and needs to know nothing of tensor parallelism.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from breakeven.schema.errors import UserError
 from breakeven.strategies.mesh import Mesh
+from breakeven.strategies.overflow import agree_on_overflow
 from breakeven.strategies.state import Parameter, chunk
 from breakeven.strategies.trainee import Inputs, Trainee
 from breakeven.workloads.anatomy import Cut, TensorPlan, bare
@@ -59,7 +60,19 @@ def split(trainee: Trainee, mesh: Mesh, *, sequence: bool, loss_parallel: bool) 
             root.get_submodule(plan.head).parametrizations.weight.original = embedding.weight
     if sequence:
         trainee = replace(trainee, part=lambda inputs: _divisible(inputs, mesh.degree("tp")))
+    if trainee.scaled:
+        trainee = replace(trainee, after_backward=_in_agreement(trainee, mesh))
     return replace(trainee, around=of_cut_logits) if plan.head and loss_parallel else trainee
+
+
+def _in_agreement(trainee: Trainee, mesh: Mesh) -> Callable[[], None]:
+    module, before = trainee.module, trainee.after_backward
+
+    def after_backward() -> None:
+        before()
+        agree_on_overflow(module, mesh.group("tp"), mesh.device)
+
+    return after_backward
 
 
 def _divisible(inputs: Inputs, degree: int) -> Inputs:
