@@ -36,8 +36,8 @@ CASES = {
     ),
     "unknown key of a run": (sweep(device=[2]), ["sweep 'hybrid'", "unknown key 'device'", "Did you mean 'devices'?"]),
     "unknown strategy": (
-        sweep(strategy=["dpp"]),
-        ["sweep 'hybrid'", "strategy 'dpp' is unknown", "Did you mean 'ddp'?"],
+        sweep(strategy=["ddpp"]),
+        ["sweep 'hybrid'", "strategy 'ddpp' is unknown", "Did you mean 'ddp'?"],
     ),
     "unknown workload": (
         {"workload": {"model": "lama"}},
@@ -60,6 +60,17 @@ CASES = {
     "batch that does not divide": (
         sweep(devices=[3]),
         ["global_batch 8 does not divide among 3 devices", "such as 6 or 9"],
+    ),
+    "degrees that are not the devices": (
+        sweep(strategy=["fsdp*tp"], degrees={"shard": 2, "tp": 4}, devices=[4]),
+        [
+            "mine.yaml: sweep 'hybrid', cell {strategy: fsdp*tp",
+            "shard 2 x tp 4 = 8 needs 8 devices, but the run has 4. Use",
+        ],
+    ),
+    "a model that cannot be split so": (
+        {**sweep(strategy=["cp"]), "workload": {"model": "vit"}},
+        ["strategy 'cp' cannot split model 'vit'", "Models that can be: llama."],
     ),
     "empty list": (sweep(devices=[]), ["sweep 'hybrid' is empty", "a list in it has no value"]),
     "everything excluded": (

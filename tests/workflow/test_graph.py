@@ -132,6 +132,31 @@ def test_plan_counts_runs_and_bounds_device_hours(project: Path, snakemake: Snak
     assert not (project / "results/runs").exists()
 
 
+def test_plan_names_what_the_platform_cannot_run_and_counts_no_hours_for_it(
+    project: Path, snakemake: Snakemake
+) -> None:
+    # four H100 that are not here: what is planned asks no device
+    cases = [
+        {"strategy": "fsdp*tp", "degrees": {"tp": 2}, "devices": 4},
+        {"strategy": "dp", "devices": 4},
+        {"strategy": "ddp", "devices": 4, "precision": "tf32"},
+    ]
+    study = yaml.safe_load((project / "config/studies/llm-quick.yaml").read_text())
+    study |= {"sweeps": {"some": {"cases": cases}}, "headline": [], "repeats": 1}
+    for platform, unsupported in (("h100-node", 0), ("this-machine", 2)):
+        (project / "config/platforms/this-machine.yaml").write_text(
+            "title: four cores\ndevice_kind: cpu\ndevice_model: a CPU\ndevices_per_node: 4\n"
+        )
+        (project / "config/studies/mine.yaml").write_text(yaml.safe_dump(study | {"platform": platform}))
+        answer = snakemake("plan", "--config", "studies=[mine]", CUDA_VISIBLE_DEVICES="")
+        assert answer.returncode == 0, answer.stderr
+        assert answer.stdout.count("unsupported: ") == unsupported + (unsupported > 0)
+        hours = (3 - unsupported) * 10 / 60
+        assert f"to run: 3 runs; at most {hours:.2f} h and {4 * hours:.2f} device-hours" in answer.stdout
+    assert "dp, strong, 4 CPU cores: 0 recorded, 1 to run, unsupported: dp runs on cuda alone" in answer.stdout
+    assert "unsupported: 2 of them start no rank, and are recorded with the reason" in answer.stdout
+
+
 def test_a_table_of_timings_is_a_study_by_one_line_of_config(project: Path, snakemake: Snakemake) -> None:
     (project / "mine.csv").write_text(TABLE)
     (project / "config/config.yaml").write_text("studies: [mine.csv]\n")
@@ -246,5 +271,5 @@ def test_snakemakes_own_report_is_made_with_captions(finished: Path, snakemake: 
 def test_snakemakes_linter_has_nothing_to_say_of_rules_that_run_our_code(snakemake: Snakemake) -> None:
     answer = snakemake("--lint")
     named = set(re.findall(r"Lints for rule (\w+)", answer.stdout + answer.stderr))
-    # a rendered template has no output to log, and these two targets print for the person who asked
-    assert named <= {"expand_study", "plan", "help"}
+    # a rendered template has no output to log, and these targets print for the person who asked
+    assert named <= {"expand_study", "expand_checks", "plan", "help", "equivalence", "selftest"}

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from breakeven.config.machine import Machine
-from breakeven.config.models import MeasuredStudy, RunSettings
+from breakeven.config.models import MeasuredStudy
 from breakeven.config.series import label
 from breakeven.config.sweep import Cell
+from breakeven.config.usual import usual_settings
 from breakeven.schema.spec import Json, Spec, canonical_json
 
 #: Settings that are compared, in the order of tables and panels, and what may differ along with each because it
@@ -169,25 +170,8 @@ def _held(setting: str, group: Group, usual: Fields, names: Sequence[str]) -> st
 
 def _usual(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -> dict[str, str]:
     """What a cell has where nobody says otherwise, as far as that is one value."""
-    said = {name: field.get_default(call_default_factory=True) for name, field in RunSettings.model_fields.items()}
-    said |= study.defaults
-    said["learning_rate"] = float(said["learning_rate"])  # a whole number in YAML, never in a spec
-    plain = _plain(cells[0].spec) if cells else {}
-    for name in ("data", "image_size"):  # of the workload, unless a row says otherwise
-        if said.get(name) is None:
-            said[name] = _of_workload(study, plain, name)
-    for name in ("pin_memory", "non_blocking"):
-        if said.get(name) is None:
-            said[name] = machine.device_kind == "cuda"
-    unknown = {"devices", *(name for name in ("global_batch", "data", "image_size") if said.get(name) is None)}
-    return {name: canonical_json(said[name]) for name in plain if name in said and name not in unknown}
-
-
-def _of_workload(study: MeasuredStudy, first: Json, name: str) -> Any:
-    """What the workload says, else what the study's first run has."""
-    data = study.workload.data
-    said = study.workload.image_size if name == "image_size" else data.name if data else None
-    return said or first.get(name)
+    known = usual_settings(study, machine)
+    return {name: canonical_json(known[name]) for name in (_plain(cells[0].spec) if cells else {}) if name in known}
 
 
 def _plain(spec: Spec) -> Json:

@@ -40,8 +40,9 @@ def held_equal(spec: Spec, scaling: Scaling, instead: Mapping[str, tuple[str, An
     return held
 
 
-def series_names(title: str, placed: Sequence[tuple[Spec, Scaling, Json]]) -> list[str]:
-    """``title, strategy, scaling`` of each cell, with every setting that differs among cells of that kind between.
+def series_names(title: str, placed: Sequence[tuple[Spec, Scaling, Json]], usual: Json) -> list[str]:
+    """``title, strategy, scaling`` of each cell, with every setting between that differs among cells of that kind and
+    is not the study's default (``usual``): the curve of the defaults alone has the shortest name.
 
     Cells that are not timed are on no curve, so they lengthen no curve's name.
     """
@@ -56,11 +57,23 @@ def series_names(title: str, placed: Sequence[tuple[Spec, Scaling, Json]]) -> li
         ", ".join([
             title,
             spec.strategy,
-            *(label(key, value) for key, value in held.items() if key in differ[spec.strategy, scaling, spec.timed]),
+            *(
+                label(key, value)
+                for key, value in held.items()
+                if key in differ[spec.strategy, scaling, spec.timed] and not _is_usual(spec.strategy, key, value, usual)
+            ),
             scaling,
         ])
         for spec, scaling, held in placed
     ]  # fmt: skip
+
+
+def _is_usual(strategy: str, key: str, value: Any, usual: Json) -> bool:
+    option = key.removeprefix("strategy_options.")
+    if option == key:
+        return key in usual and canonical_json(usual[key]) == canonical_json(value)
+    default = usual.get("strategy_options", {}).get(option, find_strategy(strategy).options[option].default)
+    return canonical_json(default) == canonical_json(value)
 
 
 def label(key: str, value: Any) -> str:

@@ -10,7 +10,8 @@ from breakeven.config.comparison import comparisons
 from breakeven.config.load import closest, load_platform, load_study
 from breakeven.config.machine import Machine, resolve
 from breakeven.config.models import MeasuredStudy, MlperfStudy, PointsStudy
-from breakeven.config.sweep import Cell, cells, workload_title
+from breakeven.config.sweep import Cell, cells
+from breakeven.config.workload import workload_title
 from breakeven.config.yamlfile import YamlFile
 from breakeven.head.rounds import ROUNDS, RoundPlan, Rounds
 from breakeven.schema.catalog import WORKLOADS
