@@ -150,3 +150,15 @@ def test_the_text_file_keeps_studies_apart_and_carries_the_notice(tmp_path: Path
     assert "not verified by MLCommons Association" in " ".join(published_part.split())
     assert "MobileNetV2 on CPU cores" in own_part
     assert "MLCommons" not in own_part
+
+
+def test_a_strategy_that_the_machine_cannot_run_has_no_answer_beside_one_that_it_can(tmp_path: Path) -> None:
+    tables = llama([(1, 10.0, ""), (2, 5.2, "")])
+    tables.add("Llama", "Llama, dp, strong", [(1, None, ""), (2, None, "")], scaling="strong", device="H100-SXM",
+               status="unsupported")  # fmt: skip
+    (answer,) = answers_of(tables, tmp_path)
+    assert "(fsdp, strong scaling" in answer.lead
+    assert answer.caveats[-1] == "2 of 4 runs gave no time (unsupported)."
+    only = Tables("llm")
+    only.add("Llama", "Llama, dp, strong", [(1, None, "")], scaling="strong", device="CPU core", status="unsupported")
+    assert answers_of(only, tmp_path)[0].lead.endswith("no size has a time (1: unsupported).")

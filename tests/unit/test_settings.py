@@ -18,6 +18,7 @@ from breakeven.figures.view import LEGIBLE, read_table, view, workloads
 from breakeven.report.page import render as page_of
 from breakeven.report.settings import data_bound, setting_tables
 from breakeven.report.study import read_studies
+from breakeven.report.tables import accuracy_table, same_work_sentence
 from breakeven.schema.files import write_text
 from breakeven.schema.spec import slug
 from tests.study_tables import Tables, with_settings
@@ -142,3 +143,21 @@ def test_the_page_has_the_figure_the_tables_and_a_short_list_of_what_is_not_supp
     cannot = re.findall(r"tf32: a CPU has none</td>\s*<td[^>]*>(\d+)</td>\s*<td[^>]*>([^<]*)<", page)
     assert cannot == [("2", "s1; s2")]
     assert text.count("RuntimeError: loss is &lt;nan&gt; &amp; gone") == 1
+
+
+def test_accuracy_is_told_per_series_with_how_many_runs_reached_the_target() -> None:
+    runs = pd.DataFrame({
+        "series": ["a", "a", "b"], "devices": [2, 2, 1], "accuracy": [0.97, 0.99, None],
+        "accuracy_best": [0.98, 0.99, None],
+        "epochs_to_target": [None, 12.0, None], "time_to_target_s": [None, 30.0, None],
+    })  # fmt: skip
+    (row,) = accuracy_table(runs).rows
+    assert [cell.text for cell in row] == ["a", "2", "2", "98.0", "98.5", "1", "12.0", "30.0"]
+
+
+def test_the_largest_difference_of_losses_that_is_not_by_design_is_told() -> None:
+    table = pd.DataFrame({
+        "max_abs_loss_difference": [2.4e-7, 0.2, None],
+        "note": ["", "bf16 rounds otherwise: losses differ by design", "no"],
+    })  # fmt: skip
+    assert same_work_sentence(table) == "2 runs are compared; the largest difference that is not by design is 2.4e-07."

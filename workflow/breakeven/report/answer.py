@@ -55,9 +55,12 @@ def answers(
     rounds: Sequence[Round] = (),
     benchmark: str = "",
 ) -> list[Answer]:
-    """One per headline series, in the tables' order. ``runs``: of a study that was measured here; ``rounds`` and
-    the ``benchmark``: of one of published results."""
-    return [answer(view, curve, points, runs, rounds, benchmark) for curve in view.headlines]
+    """One per headline series, in the tables' order, but for those this machine cannot run, if it can others.
+
+    ``runs``: of a study that was measured here; ``rounds`` and the ``benchmark``: of one of published results.
+    """
+    able = [curve for curve in view.headlines if curve.sizes or {f.status for f in curve.failures} != {"unsupported"}]
+    return [answer(view, curve, points, runs, rounds, benchmark) for curve in able or view.headlines]
 
 
 def study_answers(study: Study, view: View) -> list[Answer]:

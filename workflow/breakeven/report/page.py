@@ -77,9 +77,11 @@ class StudyPart:
     facts: list[tuple[str, str]]
     failures: Table
     unsupported: Table
+    accuracy: Table
     measured: bool
     runs: Table | None
     equivalence: Table | None
+    same_work: str
     rounds: list[RoundPart]
     commands: tuple[str, ...]
 
@@ -98,9 +100,11 @@ def study_part(study: Study) -> StudyPart:
         facts=platform.facts(study.meta.platform, runs),
         failures=tables.failures_table(frames["points"], runs),
         unsupported=tables.unsupported_table(runs),
+        accuracy=tables.accuracy_table(runs),
         measured=runs is not None,
         runs=tables.runs_table(runs) if runs is not None else None,
         equivalence=tables.equivalence_table(frames["equivalence"]) if "equivalence" in frames else None,
+        same_work=tables.same_work_sentence(frames["equivalence"]) if "equivalence" in frames else "",
         rounds=[_round(found) for found in study.rounds],
         commands=(*study.meta.commands, *_commands(study)),
     )

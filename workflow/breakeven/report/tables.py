@@ -242,5 +242,42 @@ def equivalence_table(equivalence: pd.DataFrame) -> Table:
     return table("", equivalence, columns)
 
 
+def same_work_sentence(equivalence: pd.DataFrame) -> str:
+    """``17 runs are compared; the largest difference that is not by design is 2.4e-07.``"""
+    if "max_abs_loss_difference" not in equivalence:
+        return ""
+    compared = equivalence[equivalence["max_abs_loss_difference"].notna()]
+    if compared.empty:
+        return ""
+    plain = compared[~compared["note"].str.contains("by design")]
+    largest = f"the largest difference that is not by design is {plain['max_abs_loss_difference'].max():.1e}"
+    told = largest if len(plain) else "all may differ by design"
+    return f"{len(compared)} {'run is' if len(compared) == 1 else 'runs are'} compared; {told}."
+
+
+def accuracy_table(runs: pd.DataFrame | None) -> Table:
+    """Of every series whose runs measured their accuracy: how far it came, and when it reached the target."""
+    columns = [
+        (Column("Series", number=False, wrap=True), text("series")),
+        (Column("Devices"), whole("devices")),
+        (Column("Runs"), whole("runs")),
+        (Column("Accuracy", "%, last"), significant("accuracy", 3, per=0.01)),
+        (Column("Accuracy", "%, best"), significant("accuracy_best", 3, per=0.01)),
+        (Column("Reached the target", "runs"), whole("reached")),
+        (Column("Epochs to target"), significant("epochs_to_target")),
+        (Column("Time to target", "s, without evaluation"), significant("time_to_target_s")),
+    ]
+    names = ("accuracy", "accuracy_best", "epochs_to_target", "time_to_target_s")
+    if runs is None or not set(names) <= set(runs.columns):
+        return table("", pd.DataFrame(), columns)
+    known_runs = runs[runs["accuracy"].notna()]
+    rows = [
+        {"series": series, "devices": devices, "runs": len(group), "reached": group["epochs_to_target"].notna().sum()}
+        | {name: group[name].mean() for name in names}
+        for (series, devices), group in known_runs.groupby(["series", "devices"], sort=False)
+    ]
+    return table("", pd.DataFrame(rows), columns)
+
+
 def _difference(row: "pd.Series[Any]") -> Cell:
     return Cell(f"{number(row, 'max_abs_loss_difference'):.1e}") if known(row, "max_abs_loss_difference") else Cell("")
