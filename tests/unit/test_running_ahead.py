@@ -3,6 +3,7 @@
 On a CPU it would go unseen, so the operators that read a value are watched.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from breakeven.schema.checks import WORKLOADS
+from breakeven.schema.spec import Spec
 from breakeven.strategies.compose import checkpoint_blocks
 from breakeven.strategies.trainee import Trainee, whole
 from breakeven.workloads.objectives import objective
@@ -40,6 +42,23 @@ def test_a_value_that_is_read_is_seen():
     assert reads.found == ["aten::_local_scalar_dense"]
 
 
+def read_in_passes(run: Spec) -> list[str]:
+    """What the host reads in a forward and a backward pass."""
+    data = data_of(run)
+    model, task = build_model(run, data, None), objective(data, run, 1)
+    trainee = Trainee(module=model, anatomy=anatomy(model))
+    if run.precision == "bf16":
+        autocast = functools.partial(torch.autocast, "cpu", dtype=torch.bfloat16)
+        trainee = dataclasses.replace(trainee, autocast=autocast)
+    if run.activation_checkpointing:
+        checkpoint_blocks(trainee)
+    samples = np.arange(4)
+    batch, criterion = task.host(data.take(samples)), task.criterion(data.work(samples))
+    with Reads() as reads:
+        whole(trainee, task.device(batch), criterion)
+    return reads.found
+
+
 @pytest.mark.parametrize(
     ("workload", "settings"),
     [
@@ -49,17 +68,11 @@ def test_a_value_that_is_read_is_seen():
     ],
 )
 def test_forward_and_backward_pass_read_no_value(workload, settings):
-    run = spec("single", 1, workload, **settings)
-    data = data_of(run)
-    model, task = build_model(run, data, None), objective(data, run, 1)
-    trainee = Trainee(module=model, anatomy=anatomy(model))
-    if run.precision == "bf16":
-        autocast = functools.partial(torch.autocast, "cpu", dtype=torch.bfloat16)
-        trainee = Trainee(module=model, anatomy=anatomy(model), autocast=autocast)
-    if run.activation_checkpointing:
-        checkpoint_blocks(trainee)
-    samples = np.arange(4)
-    batch, criterion = task.host(data.take(samples)), task.criterion(data.work(samples))
-    with Reads() as reads:
-        whole(trainee, task.device(batch), criterion)
-    assert reads.found == []
+    assert read_in_passes(spec("single", 1, workload, **settings)) == []
+
+
+@pytest.mark.parametrize("workload", ["mobilenet_v2", "resnet"])
+def test_batch_norms_as_published_read_none_either(workload):
+    run = spec("single", 1, workload)
+    config = {**run.workload.config, "norm": "batch"}
+    assert read_in_passes(dataclasses.replace(run, workload=dataclasses.replace(run.workload, config=config))) == []
