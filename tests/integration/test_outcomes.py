@@ -190,7 +190,7 @@ def test_a_rank_that_raises_is_named_with_its_last_line(tmp_path, data):
 
 @pytest.mark.parametrize("launcher", ["fork", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_a_run_past_its_deadline_is_timeout_and_the_log_says_where_it_was(tmp_path, data, launcher):
-    timeout_s = 4 if launcher == "fork" else 20
+    timeout_s = 8 if launcher == "fork" else 40
     run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], launcher=launcher, fault={"rank": 1, "sleep_s": 600})
     run.timeout_s = timeout_s
     record = ended(run)

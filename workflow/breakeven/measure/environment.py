@@ -1,5 +1,6 @@
 """Where and with what a run is measured, as far as the launcher can tell without torch."""
 
+import functools
 import os
 import platform
 import subprocess
@@ -46,10 +47,9 @@ def check_devices(spec: Spec) -> list[Gpu]:
     return gpus[: spec.devices]
 
 
-def environment(spec: Spec, gpus: list[Gpu], rank_environment: dict[str, str], facts: Json) -> Environment:
-    """``facts`` are what rank 0 reported; where it did not get so far, the installed version of torch stands in."""
-    limits = [gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None]
-    details: Json = {
+def surroundings(gpus: list[Gpu], rank_environment: dict[str, str]) -> Json:
+    """All that can be told before the ranks start, so that none of it is read beside them."""
+    return {
         "breakeven": __version__,
         "python": platform.python_version(),
         "kernel": platform.release(),
@@ -62,8 +62,13 @@ def environment(spec: Spec, gpus: list[Gpu], rank_environment: dict[str, str], f
         "variables": {key: rank_environment[key] for key in sorted(rank_environment) if key.startswith(PREFIXES)},
         "gpus": [{"uuid": gpu.uuid, "name": gpu.name, "power_limit_w": gpu.power_limit_w} for gpu in gpus],
         "git": _git_state(),
-        "ranks": facts,
     }
+
+
+def environment(spec: Spec, gpus: list[Gpu], details: Json, facts: Json) -> Environment:
+    """``details``: the surroundings. ``facts`` are what rank 0 reported; where it did not get so far, the installed
+    version of torch stands in."""
+    limits = [gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None]
     return Environment(
         host=platform.node(),
         device_model=spec.device_model,
@@ -71,10 +76,11 @@ def environment(spec: Spec, gpus: list[Gpu], rank_environment: dict[str, str], f
         power_limit_w=min(limits) if limits else None,
         torch_version=str(facts.get("torch") or installed("torch") or "unknown"),
         measure_sources=measured_sources_digest(),
-        details=details,
+        details={**details, "ranks": facts},
     )
 
 
+@functools.cache
 def installed(name: str) -> str | None:
     try:
         return version(name)

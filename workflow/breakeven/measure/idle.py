@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from breakeven.measure.nvidia import compute_processes
@@ -14,11 +15,13 @@ TOLERATED_CORES = 0.25
 TOLERATED_SHARE = 0.05
 
 
-def idle_check(window_s: float = WINDOW_S) -> IdleCheck:
-    before, started = busy_ticks(Path("/proc/stat").read_text()), time.monotonic()
-    time.sleep(window_s)
-    ticks, elapsed = busy_ticks(Path("/proc/stat").read_text()) - before, time.monotonic() - started
-    busy = ticks / os.sysconf("SC_CLK_TCK") / elapsed
+def idle_check(window_s: float = WINDOW_S, meanwhile: Callable[[], None] = lambda: None) -> IdleCheck:
+    """``meanwhile`` is done in the window: what this process and its children take is not counted as others'."""
+    began = time.monotonic()
+    before = _busy_of_others_s()
+    meanwhile()
+    time.sleep(max(window_s - (time.monotonic() - began), 0.0))
+    busy = max((_busy_of_others_s() - before) / (time.monotonic() - began), 0.0)
     on_devices = compute_processes()
     tolerated = max(TOLERATED_CORES, TOLERATED_SHARE * (os.cpu_count() or 1))
     return IdleCheck(
@@ -27,6 +30,11 @@ def idle_check(window_s: float = WINDOW_S) -> IdleCheck:
         device_processes=on_devices,
         idle=busy <= tolerated and not on_devices,
     )
+
+
+def _busy_of_others_s() -> float:
+    """Core seconds since boot, but for this process's own and those of children that have ended."""
+    return busy_ticks(Path("/proc/stat").read_text()) / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
 def busy_ticks(stat: str) -> int:

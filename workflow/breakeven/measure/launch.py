@@ -1,5 +1,6 @@
 """One run from spec to record: refuse, lock, look around, start the ranks, write down how they ended."""
 
+import importlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Literal
 
 from breakeven.measure.attempts import Attempts
 from breakeven.measure.cores import cores_for
-from breakeven.measure.environment import check_devices, environment
+from breakeven.measure.environment import check_devices, environment, surroundings
 from breakeven.measure.faults import injected
 from breakeven.measure.forked import Forked, NoServer, Server, reach
 from breakeven.measure.hostlock import host_lock
@@ -26,7 +27,6 @@ from breakeven.measure.nvidia import Gpu
 from breakeven.measure.processes import Process
 from breakeven.measure.progress import read_progress
 from breakeven.measure.ranks import OUTSIDE, Killed, RanksEnd, rank_environment, run_ranks
-from breakeven.measure.results import empty_steps, median_step_ms, write_steps
 from breakeven.measure.terminal import Progress, say, start_line
 from breakeven.measure.torchrun import Torchrun
 from breakeven.measure.watch import ancestors
@@ -150,7 +150,15 @@ def _execute(
         except NoServer as error:
             say(f"no record: {error} (log: {request.log}; --launcher torchrun does without)")
             return 1
-    idle = idle_check()
+    details: Json = {}
+
+    def look_around() -> None:
+        details.update(surroundings(gpus, variables))
+        importlib.import_module(
+            "breakeven.measure.results"
+        )  # numpy, which this process needs when the ranks have ended
+
+    idle = idle_check(meanwhile=look_around)
     started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     job = Job(
         spec=spec,
@@ -204,7 +212,7 @@ def _execute(
         trainable_parameters=facts.get("trainable_parameters"),
         state_bytes=StateBytes(**result.get("state_bytes", {})),
         expected_state_bytes=StateBytes(**result.get("expected_state_bytes", {})),
-        environment=environment(spec, gpus, variables, {**facts, **limits, "cores": result.get("cores", job.cores)}),
+        environment=environment(spec, gpus, details, {**facts, **limits, "cores": result.get("cores", job.cores)}),
         idle_check=idle,
         lock_wait_s=lock_wait_s,
         attempts=started,
@@ -297,6 +305,8 @@ def peaks(result: Json, notes: Notes, end: RanksEnd | None, ranks: int) -> dict[
 
 def end_line(request: Request, record: Record) -> str:
     """``ok, 41.2 ms per step``, or how it failed and where its log lies."""
+    from breakeven.measure.results import median_step_ms
+
     if record.status is Status.OK:
         line = f"ok, {median_step_ms(request.steps, record.spec.min_warmup):.1f} ms per step"
         busy = record.idle_check.busy_cores
@@ -308,6 +318,8 @@ def end_line(request: Request, record: Record) -> str:
 
 def _write(request: Request, record: Record, notes: Notes) -> None:
     """Steps first: where there is a record, its steps are there too."""
+    from breakeven.measure.results import empty_steps, write_steps
+
     if not notes.result.exists():
         write_steps(notes.steps, empty_steps(record.spec.ranks))
     part = notes.scratch / "record.json"
