@@ -13,6 +13,7 @@ from breakeven.schema.degrees import normal
 from breakeven.schema.spec import Spec
 from breakeven.schema.strategies import find_strategy
 from breakeven.schema.support import refused
+from breakeven.strategies import ddp
 from breakeven.strategies.averaging import buckets
 from breakeven.strategies.mesh import Mesh
 from breakeven.strategies.pp import SCHEDULES
@@ -143,3 +144,15 @@ class TestRefusals:
 
     def test_compiled_blocks_that_would_stay_on_the_first_device(self):
         assert "Use ddp" in _refused("dp", 2, compile=True)
+
+
+class TestBucketSizes:
+    def test_unless_it_is_given_torchs_own_first_bucket_is_small(self):
+        defaults = {name: option.default for name, option in ddp.META.options.items()}
+        assert ddp.bucket_mb(defaults, "cpu") is None
+        assert ddp.bucket_mb({**defaults, "bucket_cap_mb": 5}, "cpu") == 5
+
+    def test_powersgd_has_one_bucket_where_gloo_would_mix_several(self):
+        options = {"hook": "powersgd", "bucket_cap_mb": 25}
+        assert ddp.bucket_mb(options, "cpu") == 2**20
+        assert ddp.bucket_mb(options, "cuda") is None
