@@ -36,3 +36,18 @@ def test_the_measured_loop_is_measured_beside_a_bare_one_trainer_and_accelerate(
         *(f"llama, {data}" for data in ("loaded", "ready", "loaded, ddp")),
     ]
     assert [row.split(" | ")[1] for row in rows[7:]] == loops + loops
+
+
+@pytest.mark.slow
+def test_plans_are_timed_and_the_start_of_a_job_with_and_without_what_is_kept() -> None:
+    script = ROOT / "tests" / "benchmarks" / "plan_speed.py"
+    done = subprocess.run([sys.executable, str(script), "--quick"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows[2:]] == [
+        "| `snakemake -n`, 72 runs",
+        "| the same again",
+        "| start of a job of 72 runs",
+        "| the same, nothing kept",
+        "| `snakemake --version`",
+    ]

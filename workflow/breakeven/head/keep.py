@@ -24,7 +24,7 @@ from breakeven.head.sources import PACKAGE
 from breakeven.head.study import StudyPlan
 from breakeven.schema.errors import UserError
 from breakeven.schema.files import write_text
-from breakeven.schema.spec import Json, Spec, canonical_json
+from breakeven.schema.spec import Json, Spec, Workload, canonical_json
 
 FOLDER = Path("results/.plan")
 #: Rooms and files whose code decides what a study is expanded to.
@@ -114,8 +114,18 @@ def _look(path: Path) -> str:
 
 
 def _revived(held: Json) -> StudyPlan:
-    cells = [Cell(**{**raw, "spec": Spec.from_dict(raw["spec"])}) for raw in held["document"]["cells"]]
-    return StudyPlan(**held, cells=cells)
+    known: list[tuple[Json, Workload]] = []  # a study has few, and its cells share them
+
+    def workload(raw: Json) -> Workload:
+        if found := next((made for other, made in known if other == raw), None):
+            return found
+        known.append((raw, Workload.from_dict(raw)))
+        return known[-1][1]
+
+    def cell(raw: Json) -> Cell:
+        return Cell(**{**raw, "spec": Spec(**{**raw["spec"], "workload": workload(raw["spec"]["workload"])})})
+
+    return StudyPlan(**held, cells=[cell(raw) for raw in held["document"]["cells"]])
 
 
 def _sha256(content: bytes) -> str:

@@ -79,7 +79,7 @@ class Plan:
         return spec.devices if spec.device_kind == "cuda" else None
 
     def data_path(self, run: str) -> str:
-        return f"results/data/{data_id(self.spec(run).workload)}.npz"
+        return f"results/data/{self._data_id(self.spec(run).workload)}.npz"
 
     def run_inputs(self, wildcards: Any) -> dict[str, str]:
         """What a measured run reads. Ancient: the content is in the run's identity, its date means nothing."""
@@ -143,6 +143,17 @@ class Plan:
         last = max(study.repeats for study in self.studies.values())
         return (last - repeat + 1) * len(self.specs) - self._orders[repeat][run]
 
+    def _data_id(self, workload: Workload) -> str:
+        """Found once for each of the few workloads that thousands of specs share."""
+        if id(workload) not in self._data_ids:
+            self._data_ids[id(workload)] = (data_id(workload), workload)
+        return self._data_ids[id(workload)][0]
+
+    @cached_property
+    def _data_ids(self) -> dict[int, tuple[str, Workload]]:
+        """The workload beside its data's id stays alive, so that no other gets its place."""
+        return {}
+
     @cached_property
     def _orders(self) -> dict[int, dict[str, int]]:
         """Of each repeat asked for, the place of every run; found once, for Snakemake asks of every job."""
@@ -150,7 +161,7 @@ class Plan:
 
     @cached_property
     def _data_runs(self) -> dict[str, str]:
-        return {data_id(spec.workload): run for run, spec in self.specs.items()}
+        return {self._data_id(spec.workload): run for run, spec in self.specs.items()}
 
     @cached_property
     def _hub_models(self) -> dict[str, list[str]]:
