@@ -71,19 +71,26 @@ class TestRefusals:
         monkeypatch.setenv("SLURM_JOB_ID", "7")
         launch.refuse_on_a_login_node()
 
+    def test_a_run_that_a_strategy_finds_wrong(self, monkeypatch):
+        monkeypatch.setenv(launch.HERE, "1")
+        with pytest.raises(UserError, match="strategy pp evaluates nothing"):
+            launch.measure(request(spec(strategy="pp", evaluate_every=2)))
+
 
 @pytest.fixture
 def notes(tmp_path) -> Notes:
     return Notes(tmp_path)
 
 
+def request(asked: Spec) -> Request:
+    return Request(spec=asked, repeat=1, data=Path("d"), record=Path("r"), steps=Path("s"), log=Path("l"), timeout_s=30)
+
+
 def verdict(notes: Notes, **end):
-    request = Request(
-        spec=spec(), repeat=1, data=Path("d"), record=Path("r"), steps=Path("s"), log=Path("l"), timeout_s=30
-    )
     usual = {"ended": "exited", "succeeded": False, "started": True, "error": next(iter(notes.errors()), None)}
     rest = {"killed": None, "stall": None, "peak_rss_gib": {}, "elapsed_s": 1.0, "start": {}}
-    return judge(RanksEnd(**{**usual, **rest, **end}), request, notes, Attempts(notes.scratch / "attempts.jsonl"))
+    ranks_end = RanksEnd(**{**usual, **rest, **end})
+    return judge(ranks_end, request(spec()), notes, Attempts(notes.scratch / "attempts.jsonl"))
 
 
 class TestVerdicts:

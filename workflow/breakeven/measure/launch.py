@@ -34,7 +34,7 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.record import Record, RunError, StateBytes
 from breakeven.schema.spec import Json, Spec, run_id
 from breakeven.schema.status import Status
-from breakeven.schema.support import unsupported
+from breakeven.schema.support import refused, unsupported
 
 HERE = "BREAKEVEN_MEASURE_HERE"
 SCRATCH_PREFIX = ".measure-"
@@ -85,6 +85,8 @@ def measure(request: Request) -> int:
     Raises UserError for what the user can mend.
     """
     refuse_on_a_login_node()
+    if wrong := refused(request.spec):
+        raise UserError(wrong)
     gpus = check_devices(request.spec)
     if not request.data.exists():
         raise UserError(f"{request.data}: no such file. Prepare the data first (python -m breakeven.datasets).")
