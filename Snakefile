@@ -50,10 +50,12 @@ localrules:
     mlperf_points,
     table_points,
     fetch_model,
+    fetch_images,
     prepare_data,
     metrics,
     measured_points,
     scaling,
+    comparison,
     draw,
     write_report,
 

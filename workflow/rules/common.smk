@@ -28,6 +28,7 @@ wildcard_constraints:
     repeat=r"[1-9][0-9]*",
     data_id=r"[a-z0-9_-]+",
     model=r"[a-z0-9_-]+",
+    images=r"[a-z0-9_-]+",
     figure="|".join(KINDS),
     suite="equivalence|selftest",
     fault="oom|hang",

@@ -1,4 +1,4 @@
-# Data prepared once; what it is, is in its name. Models of a hub are fetched at the commit the study pins.
+# Data prepared once; what it is, is in its name. Models and images of a hub are fetched at the commit the study pins.
 rule fetch_model:
     output:
         directory("results/models/{model}"),
@@ -10,6 +10,19 @@ rule fetch_model:
         arguments=lambda w: PLAN.hub_models()[w.model],
     shell:
         "python -m breakeven.datasets.fetch {params.arguments:q} --output {output:q} 2>&1 | tee {log:q} >&2"
+
+
+rule fetch_images:
+    output:
+        directory("results/images/{images}"),
+    log:
+        "results/logs/fetch_images/{images}.log",
+    conda:
+        "../../envs/measure.yaml"
+    params:
+        data=lambda w: PLAN.hub_images()[w.images],
+    shell:
+        "python -m breakeven.datasets.fetch_images --data {params.data:q} --output {output:q} 2>&1 | tee {log:q} >&2"
 
 
 # Nothing but a missing output may make this run: a run reads it as `ancient`, and Snakemake then leaves out runs that are
