@@ -37,7 +37,7 @@ class Trainee:
     """The loss to what the backward pass starts from: fp16 gradients would vanish unscaled."""
     scaled: bool = False
     """Whether that is another number, so that gradients may overflow and an update be skipped."""
-    optimizer: Callable[[Iterable[Any], type, dict[str, Any]], Any] = lambda parameters, kind, settings: kind(
+    optimizer: Callable[[Iterable[Any], Any, dict[str, Any]], Any] = lambda parameters, kind, settings: kind(
         parameters, **settings
     )
     """(trained parameters, optimiser class, its settings) to the optimiser."""

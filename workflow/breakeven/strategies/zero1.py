@@ -1,6 +1,7 @@
 """ZeRO stage 1: replicas as in DDP, but each rank keeps the optimiser's state of a part of the parameters alone,
 updates those, and sends them to the others."""
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,14 +38,14 @@ META = StrategyMeta(
 def apply(trainee: Trainee, mesh: Mesh, options: Json) -> Trainee:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    def optimizer(parameters: Iterable[Any], kind: type, settings: dict[str, Any]) -> Any:
-        return ZeroRedundancyOptimizer(
-            parameters,
+    def optimizer(parameters: Iterable[Any], kind: Any, settings: dict[str, Any]) -> Any:
+        sharded = functools.partial(
+            ZeroRedundancyOptimizer,
             optimizer_class=kind,
             process_group=mesh.group("replicate", "cp"),
             parameters_as_bucket_view=options["parameters_as_bucket_view"],
-            **settings,
         )
+        return trainee.optimizer(parameters, sharded, settings)
 
     defaults = {name: option.default for name, option in ddp.META.options.items()}
     return replace(ddp.apply(trainee, mesh, defaults), optimizer=optimizer)
