@@ -17,6 +17,7 @@ def accuracy(trainee: Trainee, objective: Objective, held_out: Images, mesh: Mes
     import torch.distributed as dist
 
     module = trainee.module
+    share_statistics(module)
     module.eval()
     right = torch.zeros(2, dtype=torch.float64, device=mesh.device)  # right, seen
     size = batch * mesh.data_ranks
@@ -33,3 +34,14 @@ def accuracy(trainee: Trainee, objective: Objective, held_out: Images, mesh: Mes
     dist.all_reduce(right)  # ranks that share a batch count it alike, so the share stays
     module.train()
     return float(right[0] / right[1])
+
+
+def share_statistics(module: Any) -> None:
+    """Batch norms' running averages to their mean over the ranks: each has seen its own samples, and what is evaluated
+    is one model. Training never reads them."""
+    import torch.distributed as dist
+
+    for buffer in module.buffers():
+        if buffer.is_floating_point():
+            dist.all_reduce(buffer)
+            buffer /= dist.get_world_size()

@@ -8,6 +8,7 @@ from breakeven.datasets.batches import Data, Texts
 from breakeven.schema.catalog import WORKLOADS
 from breakeven.schema.spec import Spec
 from breakeven.workloads.anatomy import Anatomy, bare
+from breakeven.workloads.norms import with_running_averages
 
 #: Technique name to the module whose ``apply(model, options)`` turns a model into what is trained.
 TECHNIQUES = {"lora": "breakeven.workloads.lora"}
@@ -29,6 +30,7 @@ def build_model(spec: Spec, data: Data, model_dir: Path | None) -> Any:
         from breakeven.workloads import pretrained
 
         model = pretrained.build(workload, data, model_dir)
+    model = with_running_averages(model)
     if workload.technique != "full":
         technique = importlib.import_module(TECHNIQUES[workload.technique])
         model = technique.apply(model, workload.technique_options)
