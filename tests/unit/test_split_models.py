@@ -169,6 +169,11 @@ def test_heads_that_a_rank_finds_it_cannot_share_are_named() -> None:
         trained(small("tp", 8), 0)
 
 
+def test_a_model_whose_tokens_no_ranks_can_share_equally_offers_no_sequence_parallelism() -> None:
+    with pytest.raises(UserError, match="does not say what of it works on a part of the tokens"):
+        trained(small("tp_sp", 2, "vit"), 0)
+
+
 class TestWhyTorchsOwnPlanIsNotUsed:
     """Where one of these begins to be otherwise, its stand-in in ``strategies`` may go."""
 

@@ -31,7 +31,7 @@ def split(trainee: Trainee, mesh: Mesh, *, sequence: bool, loss_parallel: bool) 
 
     from breakeven.strategies.parts import EmbeddingPart, hold_plainly
 
-    plan, ranks = checked(trainee, mesh), mesh.sub("tp")
+    plan, ranks = checked(trainee, mesh, sequence=sequence), mesh.sub("tp")
     root = bare(trainee.module)
     between = Shard(1) if sequence else Replicate()  # how tokens lie between the cut layers
     styles: dict[str, Any] = {}
@@ -90,9 +90,9 @@ def uneven(length: int, degree: int) -> str:
     )
 
 
-def local(parameters: Sequence[Parameter], trainee: Trainee, mesh: Mesh) -> list[Parameter]:
+def local(parameters: Sequence[Parameter], trainee: Trainee, mesh: Mesh, *, sequence: bool) -> list[Parameter]:
     """What of them this rank holds, by the plan."""
-    plan = checked(trainee, mesh)
+    plan = checked(trainee, mesh, sequence=sequence)
     parts, part = mesh.degree("tp"), mesh.coordinate("tp")
     root = bare(trainee.module)
     prefix = next(f"{name}." if name else "" for name, module in trainee.module.named_modules() if module is root)
@@ -123,11 +123,16 @@ def _cut_dimension(plan: TensorPlan, name: str) -> int | None:
     return 1 if kind == "weight" else None
 
 
-def checked(trainee: Trainee, mesh: Mesh) -> TensorPlan:
-    """The model's plan. Raises UserError where the degree does not divide what it is to cut."""
+def checked(trainee: Trainee, mesh: Mesh, *, sequence: bool) -> TensorPlan:
+    """The model's plan. Raises UserError where there is none, or the degree does not divide what it is to cut."""
     plan, degree, heads = trainee.anatomy.tensor_plan, mesh.degree("tp"), trainee.anatomy.heads
     if plan is None:
         raise UserError("tensor parallelism: this model does not say how its layers are cut (tensor_plan).")
+    if sequence and trainee.anatomy.sequence_plan is None:
+        raise UserError(
+            "sequence parallelism: this model does not say what of it works on a part of the tokens (sequence_plan). "
+            "Use tp."
+        )
     if heads % degree:
         raise UserError(
             f"tensor parallelism: {degree} ranks cannot share {heads} attention heads (of queries, keys and values "

@@ -51,4 +51,4 @@ def apply(trainee: Trainee, mesh: Mesh, options: Json) -> Trainee:
 
 
 def local(parameters: Sequence[Parameter], trainee: Trainee, mesh: Mesh, options: Json) -> list[Parameter]:
-    return tensor.local(parameters, trainee, mesh)
+    return tensor.local(parameters, trainee, mesh, sequence=False)
