@@ -8,6 +8,7 @@ import pytest
 
 from breakeven.datasets.__main__ import main
 from breakeven.datasets.jsonl import read_jsonl
+from breakeven.schema.catalog import DATASETS, WORKLOADS
 from breakeven.schema.errors import UserError
 from breakeven.schema.spec import Workload, data_id
 
@@ -97,6 +98,7 @@ def test_the_digits_are_split_the_same_way_everywhere(tmp_path):
         assert arrays["images"].shape == (1500, 8, 8)
         assert arrays["images"].max() == 16
         assert arrays["labels"][:10].tolist() == LABELS
+        assert len(arrays["labels"]) == DATASETS["digits"].samples
         assert len(arrays["test_labels"]) == 297
 
 
@@ -109,7 +111,7 @@ def test_the_chat_corpus_makes_2361_pairs_of_equal_bytes_twice(tmp_path):
     assert [main(["--workload", workload, "--output", str(output)]) for output in outputs] == [0, 0]
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     with np.load(outputs[0]) as arrays:
-        assert len(arrays["prompt_lengths"]) == 2361
+        assert len(arrays["prompt_lengths"]) == DATASETS["chat-en"].samples == 2361
         assert arrays["input_ids"].max() < 2048
 
 
@@ -123,9 +125,11 @@ def test_a_model_with_weights_needs_its_folder(tmp_path, capsys):
 def test_the_keys_of_a_model_that_a_study_may_set_are_keys_of_its_config():
     from transformers.models.llama.configuration_llama import LlamaConfig
     from transformers.models.mobilenet_v2.configuration_mobilenet_v2 import MobileNetV2Config
+    from transformers.models.resnet.configuration_resnet import ResNetConfig
+    from transformers.models.vit.configuration_vit import ViTConfig
 
-    from breakeven.schema.catalog import WORKLOADS
-
+    configs = {"llama": LlamaConfig, "mobilenet_v2": MobileNetV2Config, "resnet": ResNetConfig, "vit": ViTConfig}
+    assert set(configs) == set(WORKLOADS)
     ours = {"norm"}
-    for name, config in (("llama", LlamaConfig), ("mobilenet_v2", MobileNetV2Config)):
-        assert set(WORKLOADS[name].config_keys) - ours <= set(vars(config())) | set(config().to_dict())
+    for name, config in configs.items():
+        assert set(WORKLOADS[name].config_keys) - ours <= set(vars(config())) | set(config().to_dict()), name

@@ -11,6 +11,7 @@ from PIL import Image
 from breakeven.datasets.__main__ import main
 from breakeven.datasets.batches import read
 from breakeven.datasets.fetch_images import main as fetch
+from breakeven.schema.catalog import DATASETS
 from breakeven.schema.errors import UserError
 from breakeven.schema.imagefolder import list_images
 from breakeven.schema.spec import DataSource, Workload, data_id, images_id
@@ -172,6 +173,7 @@ def test_digits_drawn_at_the_image_size_are_of_that_size_and_other_data_at_anoth
     data = read(tmp_path / "a.npz", data_id=data_id(large(24)), sequence_length=None)
     assert (data.images.shape, data.test.images.shape, data.classes) == ((640, 24, 24), (128, 24, 24), 10)
     assert data.images.min() < 40 < 215 < data.images.max()
+    assert data.samples == DATASETS["digits-large"].samples
     # 500 x 500 take 768 images of 250 kB
     assert (640 + 128) * 500 * 500 < 200e6
 
