@@ -142,6 +142,7 @@ def server_key(generation: int, environment: dict[str, str]) -> str:
         "generation": generation,
         "python": [sys.executable, sys.prefix, sys.version],
         "package": str(PACKAGE),
+        "folder": os.getcwd(),  # Python looks for modules there too
         "sources": sources_digest(("schema", *ROOMS)),
         "libraries": {name: installed(name) for name in LIBRARIES},
         "variables": {

@@ -72,15 +72,15 @@ def available_bytes() -> int:
         _, controllers, path = line.split(":", 2)
         root = Path("/sys/fs/cgroup")
         if not controllers:
-            found += _left(root, path, "memory.max", "memory.current", "inactive_file")
+            found += left(root, path, "memory.max", "memory.current", "inactive_file")
         elif "memory" in controllers.split(","):
-            found += _left(
+            found += left(
                 root / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
             )
     return max(min(found), 0)
 
 
-def _left(root: Path, path: str, limit: str, usage: str, cache: str) -> list[int]:
+def left(root: Path, path: str, limit: str, usage: str, cache: str) -> list[int]:
     """Bytes left under each limit from this group up to the root; file cache that can be dropped is no usage."""
     found = []
     folder = root / path.strip("/")
