@@ -17,7 +17,7 @@ def average_afterwards(trainee: Trainee, mesh: Mesh, axes: tuple[str, ...], buck
     import torch
     import torch.distributed as dist
 
-    group = mesh.group(*axes)
+    group, ranks = mesh.group(*axes), mesh.degree(*axes)
     before = trainee.after_backward
     waited_s = math.nan
 
@@ -28,8 +28,8 @@ def average_afterwards(trainee: Trainee, mesh: Mesh, axes: tuple[str, ...], buck
         gradients = [p.grad for p in trainee.module.parameters() if p.grad is not None]
         for bucket in buckets([g.numel() * g.element_size() for g in gradients], int(bucket_cap_mb * MIB)):
             some = [gradients[i] for i in bucket]
-            flat = torch.cat([gradient.flatten() for gradient in some])
-            dist.all_reduce(flat, dist.ReduceOp.AVG, group=group)
+            flat = torch.cat([gradient.flatten() for gradient in some]).div_(ranks)
+            dist.all_reduce(flat, group=group)
             means = flat.split([gradient.numel() for gradient in some])
             torch._foreach_copy_(some, [mean.view_as(gradient) for mean, gradient in zip(means, some, strict=True)])
         waited_s = time.perf_counter() - began
