@@ -212,9 +212,9 @@ def two_cores(error: str = "RuntimeError: loss is <nan> & gone") -> Tables:
     return tables
 
 
-def with_settings() -> Tables:
+def with_settings(error: str = "RuntimeError: loss is <nan> & gone") -> Tables:
     """The two cores with settings compared: precision, one of its values unsupported, and a synthetic twin."""
-    tables = two_cores()
+    tables = two_cores(error)
     runs = tables.others["runs"]
     cannot = [
         _run(n, 0) | {"status": "unsupported", "error": "tf32: a CPU has none", "step_time_ms": None, "series": f"s{n}"}

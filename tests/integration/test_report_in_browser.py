@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from breakeven.figures.__main__ import render as draw
+from breakeven.figures.__main__ import render_settings
 from breakeven.figures.view import read_table, view, workloads
 from breakeven.report.page import render
 from breakeven.report.study import read_studies
 from breakeven.schema.files import write_text
 from breakeven.schema.spec import slug
-from tests.study_tables import published, two_cores
+from tests.study_tables import published, with_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -50,12 +51,15 @@ def chromium() -> str:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("page")
     named = []
-    for tables in (published(), two_cores("RuntimeError: " + "a_very_long_name_without_a_break" * 8)):
+    for tables in (published(), with_settings("RuntimeError: " + "a_very_long_name_without_a_break" * 8)):
         folder = tables.write(root / tables.study)
         frames = [read_table(folder / "tables" / f"{name}.csv") for name in ("points", "efficiency", "breakeven")]
         for workload in workloads(frames[1]):
             for kind in ("time", "efficiency"):
                 write_text(folder / "figures" / slug(workload) / f"{kind}.svg", draw(kind, view(workload, *frames)))
+            if "comparison" in tables.others:
+                compared = read_table(folder / "tables" / "comparison.csv")
+                write_text(folder / "figures" / slug(workload) / "settings.svg", render_settings(workload, compared))
         named.append((tables.study, folder))
     html = render(read_studies(named, {}))
     write_text(root / "report.html", html)

@@ -136,8 +136,12 @@ def test_the_page_has_the_figure_the_tables_and_a_short_list_of_what_is_not_supp
     for workload in workloads(frames[1]):
         for kind in ("time", "efficiency"):
             write_text(folder / "figures" / slug(workload) / f"{kind}.svg", render(kind, view(workload, *frames)))
+        compared = read_table(folder / "tables" / "comparison.csv")
+        write_text(folder / "figures" / slug(workload) / "settings.svg", render_settings(workload, compared))
     page = page_of(read_studies([("images-quick", folder)], {}))
     text = re.sub(r"<[^>]*>", " ", page)
+    assert page.count("<figure>") == 3
+    assert "--kind settings --workload MobileNetV2" in text
     assert "Due to data, of the step time of ddp" in text
     assert "Not supported here" in text
     cannot = re.findall(r"tf32: a CPU has none</td>\s*<td[^>]*>(\d+)</td>\s*<td[^>]*>([^<]*)<", page)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from breakeven.figures.kinds import KINDS, TABLES, kinds
+from breakeven.figures.kinds import KINDS, kinds
 from breakeven.figures.view import View, read_table, view, workloads
 from breakeven.figures.words import DEVICE, listing
 from breakeven.report.meta import StudyMeta, presumed
@@ -52,17 +52,19 @@ class Study:
         planned = self.meta.figures.get(workload)
         if planned:
             return {kind: planned[kind] for kind in KINDS if kind in planned}
-        return {kind: self._arguments(workload) for kind in kinds("points")}
+        compared = len(self.tables.get("comparison", ())) > 0
+        return {kind: self._arguments(workload, kind) for kind in kinds("points", settings=compared)}
 
     @property
     def device(self) -> str:
         """The word for one device."""
         return next((curve.device for view in self.views for curve in view.curves), DEVICE)
 
-    def _arguments(self, workload: str) -> list[str]:
+    def _arguments(self, workload: str, kind: str) -> list[str]:
         """Of the kinds that are drawn from a study's own tables."""
-        tables = [f"--{t}={(self.folder / 'tables' / t).as_posix()}.csv" for t in TABLES]
-        return ["--workload", workload, "--source", self.meta.source, *tables]
+        tables = [f"--{t}={(self.folder / 'tables' / t).as_posix()}.csv" for t in KINDS[kind].needs]
+        device = ["--device", self.device] if kind == "settings" else []
+        return ["--workload", workload, "--source", self.meta.source, *tables, *device]
 
     def round_table(self, round_name: str, table: str) -> Path:
         """``results/studies/<study>`` stands beside ``results/mlperf/<round>``."""
