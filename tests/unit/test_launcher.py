@@ -346,3 +346,16 @@ def test_group_norm_replaces_every_batch_norm_and_divides_the_channels():
     model = with_group_norm(torch.nn.Sequential(torch.nn.BatchNorm2d(12), torch.nn.BatchNorm2d(7)))
     assert [type(child).__name__ for child in model] == ["GroupNorm", "GroupNorm"]
     assert [(child.num_groups, child.num_channels) for child in model] == [(6, 12), (7, 7)]
+
+
+def test_a_run_that_cannot_be_waits_for_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "host_lock", lambda *_: pytest.fail("it waits"))
+    monkeypatch.setenv(launch.HERE, "1")
+    for name in ("data.npz", "s.npz"):
+        (tmp_path / name).touch()
+    asked = spec(precision="tf32", devices=1)
+    files = {"data": tmp_path / "data.npz", "record": tmp_path / "record.json", "steps": tmp_path / "s.npz"}
+    assert launch.measure(Request(spec=asked, repeat=1, log=tmp_path / "run.log", timeout_s=30, **files)) == 0
+    record = json.loads(files["record"].read_text())
+    assert (record["status"], record["lock_wait_s"]) == ("unsupported", 0.0)
+    assert "a CPU has none" in record["error"]["message"]

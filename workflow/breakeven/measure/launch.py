@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -115,8 +115,13 @@ def _measure(request: Request, gpus: list[Gpu]) -> int:
     def on_wait() -> None:
         say("waiting: another measured run holds this host")
 
+    def alone() -> AbstractContextManager[float]:
+        if unsupported(request.spec):
+            return nullcontext(0.0)  # no rank is started that could disturb another run
+        return host_lock(on_wait, lambda: all(process.lives for process in watched))
+
     try:
-        with host_lock(on_wait, lambda: all(process.lives for process in watched)) as lock_wait_s:
+        with alone() as lock_wait_s:
             say(start_line(request.spec, request.repeat, Progress.read(request.progress)))
             attempts = Attempts(request.record.with_name("attempts.jsonl"))
             started = attempts.begin()
