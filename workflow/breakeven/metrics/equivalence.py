@@ -15,6 +15,7 @@ import pandas as pd
 
 from breakeven.records.load import Run, load_run
 from breakeven.schema.command import command
+from breakeven.schema.degrees import AXES
 from breakeven.schema.errors import UserError
 from breakeven.schema.files import write_text
 from breakeven.schema.plan import read_plan
@@ -139,7 +140,7 @@ def table(rows: list[Row], runs: Mapping[str, Run]) -> pd.DataFrame:
 
 def key(row: Row) -> tuple[str, ...]:
     """What tells a row from all others, as people read it: ``KEY``."""
-    degrees = " x ".join(f"{axis} {degree}" for axis, degree in row["degrees"].items())
+    degrees = " x ".join(f"{axis} {row['degrees'][axis]}" for axis in AXES if axis in row["degrees"])
     named = (row["strategy"], row["workload"], str(row["devices"]))
     return (*named, degrees, listed(row["options"]), listed(row["settings"]))
 
