@@ -135,9 +135,10 @@ class Spec:
     measure_version: int = MEASURE_VERSION
 
     @property
-    def local_batch(self) -> int:
-        """Samples per device and update."""
-        return self.global_batch // self.devices
+    def local_batch(self) -> float:
+        """Samples per device and update; a fraction where devices share samples."""
+        whole, rest = divmod(self.global_batch, self.devices)
+        return self.global_batch / self.devices if rest else whole
 
     @property
     def nodes(self) -> int:
