@@ -117,7 +117,7 @@ def test_repeats_are_measured_in_blocks_and_in_random_order() -> None:
 def test_help_lists_every_target_and_where_its_results_are(snakemake: Snakemake) -> None:
     answer = snakemake("help")
     assert answer.returncode == 0, answer.stderr
-    for target in ("plan", "data", "mlperf", "measure", "figures", "report", "help"):
+    for target in ("plan", "data", "mlperf", "measure", "figures", "report", "equivalence", "selftest", "help"):
         assert f"snakemake {target} " in answer.stdout
     assert "-> results/report.html" in answer.stdout
 
