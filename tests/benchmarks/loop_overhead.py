@@ -59,6 +59,7 @@ from breakeven.measure.clocks import clock_for
 from breakeven.measure.cores import cores_for
 from breakeven.measure.faults import Faults
 from breakeven.measure.feed import Batches, feed
+from breakeven.measure.hostlock import host_lock
 from breakeven.measure.loop import run_updates
 from breakeven.measure.progress import Phase, Progress
 from breakeven.measure.worker import marker, told, told_of
@@ -516,6 +517,41 @@ def speed_row(name: str, loop: str, our_s: Seconds, their_s: Seconds) -> tuple[s
     return row, [f"{name}: our speed to that of {loop} down to {found.low:.4f}, at least {SPEED_AT_LEAST} required"]
 
 
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Rows of both tables, and what they miss."""
+
+    overheads: list[str]
+    speeds: list[str]
+    missed: list[str]
+
+
+def measure(models: list[str], size: Size, folder: Path) -> Tables:
+    allowed = os.sched_getaffinity(0)
+    found = Tables([], [], [])
+    for name in models:
+        os.sched_setaffinity(0, {cores_for(1)[0]})
+        check_same_work(name, folder)
+        task = Task.of(name, size, Mesh.make({}, 1, CPU))
+        seconds = take_turns(task, size, folder)
+        for data in ("loaded", "ready"):
+            row, missed = overhead_row(f"{name}, {data}", seconds[f"ours, {data}"], seconds[f"bare, {data}"], True)
+            found.overheads.append(row)
+            found.missed.extend(missed)
+        for loop in ("Trainer", "accelerate"):
+            row, missed = speed_row(name, loop, seconds["ours, loaded"], seconds[loop])
+            found.speeds.append(row)
+            found.missed.extend(missed)
+        if name == "mobilenet_v2":
+            alone = without_a_model(task, Size(size.rounds, 20 * size.counted), folder)
+            found.overheads.append(overhead_row("linear layer, ready", *alone, judged=False)[0])
+        os.sched_setaffinity(0, allowed)
+        if len(allowed) >= 2:
+            two = ddp_turns(name, size, folder)
+            found.overheads.append(overhead_row(f"{name}, loaded, ddp", *two, judged=False)[0])
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=120, help="blocks of each loop (default: %(default)s)")
@@ -525,44 +561,22 @@ def main() -> int:
     args = parser.parse_args()
     size = Size(rounds=3, counted=2) if args.smoke else Size(args.rounds, args.steps)
     torch.set_num_threads(1)
-    allowed = os.sched_getaffinity(0)
-    overheads, speeds, missed = [], [], []
-    load_before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        for name in args.models:
-            os.sched_setaffinity(0, {cores_for(1)[0]})
-            check_same_work(name, folder)
-            task = Task.of(name, size, Mesh.make({}, 1, CPU))
-            seconds = take_turns(task, size, folder)
-            for data in ("loaded", "ready"):
-                row, missing = overhead_row(f"{name}, {data}", seconds[f"ours, {data}"], seconds[f"bare, {data}"], True)
-                overheads.append(row)
-                missed += missing
-            for loop in ("Trainer", "accelerate"):
-                row, missing = speed_row(name, loop, seconds["ours, loaded"], seconds[loop])
-                speeds.append(row)
-                missed += missing
-            if name == "mobilenet_v2":
-                tiny = Size(size.rounds, 20 * size.counted)
-                overheads.append(
-                    overhead_row("linear layer, ready", *without_a_model(task, tiny, folder), judged=False)[0]
-                )
-            os.sched_setaffinity(0, allowed)
-            if len(allowed) >= 2:
-                overheads.append(overhead_row(f"{name}, loaded, ddp", *ddp_turns(name, size, folder), judged=False)[0])
-    interval_head = "of total times (95 % interval)"
-    print("| model and data | bare step (ms) | added (µs) | median ratio, ours to bare | ratio " + interval_head + " |")
+    with tempfile.TemporaryDirectory() as scratch, host_lock(lambda: print("waiting for the host lock"), lambda: True):
+        load_before = os.getloadavg()[0]
+        tables = measure(args.models, size, Path(scratch))
+    head = "of total times (95 % interval) |"
+    print(f"| model and data | bare step (ms) | added (µs) | ours to bare, median of rounds | {head}")
     print("| --- | ---: | ---: | ---: | ---: |")
-    print("\n".join(overheads))
-    print("\n| model | loop | its step (ms) | our step (ms) | our speed to its, median | " + interval_head + " |")
+    print("\n".join(tables.overheads))
+    print(f"\n| model | loop | its step (ms) | our step (ms) | our speed to its, median of rounds | {head}")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
-    print("\n".join(speeds))
-    print(f"\n{size.rounds * size.counted} counted steps of each loop, {size.counted} a block; {len(allowed)} cores, "
+    print("\n".join(tables.speeds))
+    cores = len(os.sched_getaffinity(0))
+    print(f"\n{size.rounds * size.counted} counted steps of each loop, {size.counted} a block; {cores} cores, "
           f"Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}, "
           f"accelerate {accelerate.__version__}; load average {load_before:.1f} before.")  # fmt: skip
-    if missed and not args.smoke:
-        print("\nMISSED: " + "\nMISSED: ".join(missed), file=sys.stderr)
+    if tables.missed and not args.smoke:
+        print("\nMISSED: " + "\nMISSED: ".join(tables.missed), file=sys.stderr)
         return 1
     return 0
 
