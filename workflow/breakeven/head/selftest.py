@@ -156,7 +156,7 @@ def selftest(platform: str) -> Selftest:
 
 @dataclass(frozen=True, slots=True)
 class Suites:
-    """What rules look up, on the platform that the config names. A user's mistake there ends the head with its message."""
+    """What rules look up, on the platform that the config names. A mistake there ends the head with its message."""
 
     platform: str
 

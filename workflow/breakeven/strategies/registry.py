@@ -11,7 +11,7 @@ from breakeven.strategies.trainee import Trainee
 
 
 class Strategy(Protocol):
-    """What a strategy's module holds, beside META. Of ``local`` and ``state`` it has the one that its kind calls for."""
+    """What a strategy's module holds beside META. Of ``local`` and ``state`` it has the one that its kind calls for."""
 
     def apply(self, trainee: Trainee, mesh: Mesh, options: Json) -> Trainee:
         """The trainee split along this strategy's axes. Called on every rank, in the order of ``compose``."""

@@ -23,7 +23,9 @@ def build(workload: Workload, data: Data) -> Any:
 
 def anatomy(model: Any) -> Anatomy:
     stages = model.resnet.encoder.stages
-    blocks = [f"resnet.encoder.stages.{i}.layers.{j}" for i, stage in enumerate(stages) for j in range(len(stage.layers))]
+    blocks = [
+        f"resnet.encoder.stages.{i}.layers.{j}" for i, stage in enumerate(stages) for j in range(len(stage.layers))
+    ]
     return Anatomy(blocks=tuple(blocks), pieces=pieces)
 
 
