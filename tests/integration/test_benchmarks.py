@@ -1,5 +1,6 @@
 """The benchmark scripts run, on as little as shows it; their figures are in docs/benchmarks.md."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,13 @@ def test_plans_are_timed_and_the_start_of_a_job_with_and_without_what_is_kept() 
         "| the same, nothing kept",
         "| `snakemake --version`",
     ]
+
+
+@pytest.mark.slow
+def test_what_a_run_costs_beside_its_window_is_measured_with_both_launchers() -> None:
+    script = ROOT / "tests" / "benchmarks" / "orchestration.py"
+    done = subprocess.run([sys.executable, str(script), "--quick"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [row.split("|")[1].strip() for row in rows[2:]] == ["a fork server", "torchrun"]
+    assert re.fullmatch(r"orchestration ratio 0\.\d{3} \(bound 0\.25\)", done.stdout.splitlines()[-1])

@@ -140,7 +140,7 @@ HEAD = "import subprocess, sys; subprocess.Popen(['bash', '-c', sys.argv[2] + ';
         ("fork", "head", signal.SIGKILL),
         ("fork", "head", signal.SIGINT),
         ("torchrun", "launcher", signal.SIGKILL),
-        ("torchrun", "head", signal.SIGKILL),
+        pytest.param("torchrun", "head", signal.SIGKILL, marks=pytest.mark.slow),
     ],
 )
 def test_no_process_is_left_when_the_launcher_or_its_head_ends(tmp_path, data, launcher, whom, number, request):

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores"),
 ]
 
-BOTH = pytest.mark.parametrize("launcher", ["fork", "torchrun"])
+BOTH = pytest.mark.parametrize("launcher", ["fork", pytest.param("torchrun", marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ class TestKilledRank:
         assert record.error.message == "killed by SIGKILL"
         assert record.elapsed_s < 20
 
-    @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
     def test_under_torchrun_too(self, tmp_path, data, rank):
         fault = {"rank": rank, "kill_at": 2}
         record = ended(Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], launcher="torchrun", fault=fault))
@@ -188,9 +188,9 @@ def test_a_rank_that_raises_is_named_with_its_last_line(tmp_path, data):
     assert run.processes() == []
 
 
-@pytest.mark.parametrize("launcher", ["fork", pytest.param("torchrun", marks=pytest.mark.slow)])
+@BOTH
 def test_a_run_past_its_deadline_is_timeout_and_the_log_says_where_it_was(tmp_path, data, launcher):
-    timeout_s = 8 if launcher == "fork" else 40
+    timeout_s = 5 if launcher == "fork" else 40
     run = Run(spec(IMAGES), tmp_path, data["mobilenet_v2"], launcher=launcher, fault={"rank": 1, "sleep_s": 600})
     run.timeout_s = timeout_s
     record = ended(run)

@@ -139,7 +139,7 @@ def started(tmp_path: Path) -> Iterator[Callable[[], tuple[Path, subprocess.Pope
             start_new_session=True,
         )
         heads.append(head)
-        met = "results/runs/*/r*/.measure-*/started-*.json"
+        met = "results/runs/*/r2/.measure-*/started-*.json"
         wait_for(lambda: len(records(project)) == 1 and len(list(project.glob(met))) == 2, 120)
         return project, head, mark
 
