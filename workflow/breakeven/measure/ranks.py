@@ -94,6 +94,7 @@ def rank_environment(spec: Spec) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",  # a timed job never downloads
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # the rank itself compiles: no process of its own, which would be left
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # to see whether there are GPUs touches none: a rank could not be forked
     }
     environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # nvidia-smi's order
