@@ -64,7 +64,7 @@ def runs(*sides: tuple[Spec, Sequence[float]], **changes: object) -> pd.DataFram
 def table(specs: Sequence[Spec], of_runs: pd.DataFrame, **defaults: object) -> pd.DataFrame:
     plan = {
         "study": "s", "workloads": ["M"], "cells": [dataclasses.asdict(cell(one)) for one in specs],
-        "comparisons": [dataclasses.asdict(one) for one in compared(specs, **defaults)],
+        "comparisons": [one.to_dict() for one in compared(specs, **defaults)],
     }  # fmt: skip
     return comparison_table(plan, of_runs).set_index("value")
 

@@ -5,6 +5,8 @@ them. The tables and the figure of settings read this from plan.json.
 """
 
 import dataclasses
+import functools
+import operator
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +52,8 @@ _LOADING = frozenset({
 })  # fmt: skip
 #: Fields that are the same for the whole study, or say nothing of a setting.
 _STUDYS = frozenset({"workload", "device_kind", "device_model", "devices_per_node", "measure_version"})
+#: All others by the user's names; of the workload what a setting may override.
+_NAMES = (*(field.name for field in dataclasses.fields(Spec) if field.name not in _STUDYS), "data", "image_size")
 Fields = Mapping[str, str]
 """Every field of a cell as canonical JSON."""
 
@@ -77,6 +81,10 @@ class Comparison:
     cells: tuple[Compared, ...]
     """In the study's order, the baseline first."""
 
+    def to_dict(self) -> Json:
+        cells = [{name: getattr(one, name) for name in Compared.__slots__} for one in self.cells]
+        return {name: getattr(self, name) for name in self.__slots__} | {"cells": cells}
+
 
 def comparisons(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -> list[Comparison]:
     """Setting by setting, then by what is held equal, in the study's order."""
@@ -86,7 +94,8 @@ def comparisons(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -
             once.setdefault(cell.run_id, cell)
     timed = list(once.values())
     fields = [_fields(cell.spec) for cell in timed]
-    usual = _usual(study, machine, timed)
+    known = usual_settings(study, machine)
+    usual = {name: canonical_json(known[name]) for name in _NAMES if name in known}
     found = []
     for setting in SETTINGS:
         if len({one[setting] for one in fields}) > 1:
@@ -100,33 +109,32 @@ Group = list[tuple[Cell, Fields]]
 
 def _groups(setting: str, cells: Iterable[Cell], fields: Iterable[Fields]) -> list[Group]:
     """Cells that are equal in all but the setting and what follows from it, where it has two values at least."""
-    free = {setting, *_FOLLOWS[setting]}
+    held = operator.itemgetter(*(name for name in _NAMES if name not in (setting, *_FOLLOWS[setting])))
     groups: dict[tuple[Any, ...], dict[str, tuple[Cell, Fields]]] = defaultdict(dict)
     for cell, one in zip(cells, fields, strict=True):
         if setting == "strategy" and cell.spec.strategy_options:
             continue  # held against the strategy's own defaults, not against other strategies
-        held = tuple(value for name, value in one.items() if name not in free)
-        groups[*held, cell.spec.evaluate_every > 0].setdefault(_value(setting, cell.spec), (cell, one))
+        groups[*held(one), cell.spec.evaluate_every > 0].setdefault(_value(setting, cell.spec), (cell, one))
     return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
 def _twins(cells: Iterable[Cell], fields: Iterable[Fields]) -> list[Group]:
     """Every run on real data beside the one on synthetic batches that is equal in all but how batches are loaded."""
+    held = operator.itemgetter(*(name for name in _NAMES if name not in ("synthetic", *_LOADING)))
     twins: dict[tuple[str, ...], tuple[Cell, Fields]] = {}
-    real: list[tuple[tuple[str, ...], tuple[Cell, Fields]]] = []
+    real: list[tuple[Cell, Fields]] = []
     for cell, one in zip(cells, fields, strict=True):
-        held = tuple(value for name, value in one.items() if name not in {"synthetic", *_LOADING})
         if cell.spec.synthetic:
-            twins.setdefault(held, (cell, one))
+            twins.setdefault(held(one), (cell, one))
         else:
-            real.append((held, (cell, one)))
-    return [[pair, twins[held]] for held, pair in real if held in twins]
+            real.append((cell, one))
+    return [[pair, twins[held(pair[1])]] for pair in real if held(pair[1]) in twins]
 
 
 def _of_setting(setting: str, groups: Sequence[Group], usual: Fields) -> list[Comparison]:
     names = [
         name
-        for name in (groups[0][0][1] if groups else {})
+        for name in (_NAMES if groups else ())
         if name not in (setting, *_FOLLOWS[setting], "devices", "strategy")
         and len({group[0][1][name] for group in groups}) > 1
     ]
@@ -161,32 +169,35 @@ def _held(setting: str, group: Group, usual: Fields, names: Sequence[str]) -> st
     cell, one = group[0]
     # of synthetic batches, how nobody loads them says nothing
     said = [n for n in names if one[n] != usual.get(n) and not (cell.spec.synthetic and n in _LOADING)]
-    values = _plain(cell.spec)
-    told = [label(name, values[name]) for name in said]
+    told = [label(name, _of(cell.spec, name)) for name in said]
     return ", ".join(
         [*told, "evaluated"] if "evaluate_every" in _FOLLOWS[setting] and cell.spec.evaluate_every else told
     )
 
 
-def _usual(study: MeasuredStudy, machine: Machine, cells: Sequence[Cell]) -> dict[str, str]:
-    """What a cell has where nobody says otherwise, as far as that is one value."""
-    known = usual_settings(study, machine)
-    return {name: canonical_json(known[name]) for name in (_plain(cells[0].spec) if cells else {}) if name in known}
-
-
-def _plain(spec: Spec) -> Json:
-    """Fields by the user's names; of the workload what a setting may override."""
-    own = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec) if field.name not in _STUDYS}
-    return own | {"data": spec.workload.data.name, "image_size": spec.workload.image_size}
+def _of(spec: Spec, name: str) -> Any:
+    if name == "data":
+        return spec.workload.data.name
+    return spec.workload.image_size if name == "image_size" else getattr(spec, name)
 
 
 def _fields(spec: Spec) -> Fields:
-    return {name: canonical_json(value) for name, value in _plain(spec).items()}
+    return {name: _encoded(_of(spec, name)) for name in _NAMES}
+
+
+def _encoded(value: Any) -> str:
+    return canonical_json(value) if isinstance(value, dict) else _scalar(type(value).__name__, value)
+
+
+@functools.cache
+def _scalar(kind: str, value: Any) -> str:
+    """``kind`` keeps apart 1, 1.0 and True, which are equal to Python."""
+    return canonical_json(value)
 
 
 def _value(setting: str, spec: Spec) -> str:
     """A value as tables show it: ``bf16``, ``true``, ``fsdp*tp (tp 2)``, ``hook fp16``."""
-    value = _plain(spec)[setting]
+    value = _of(spec, setting)
     if setting == "strategy" and spec.degrees:
         return f"{value} ({_listed(spec.degrees)})"
     if isinstance(value, dict):

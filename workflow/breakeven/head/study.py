@@ -144,7 +144,7 @@ def _measured(study: MeasuredStudy, name: str, place: str, machine: Machine) -> 
         "machine": dataclasses.asdict(machine) | {"device_word": machine.device_word},
         "repeats": study.repeats,
         "cells": [cell.to_dict() for cell in found],
-        "comparisons": [dataclasses.asdict(one) for one in comparisons(study, machine, found)],
+        "comparisons": [one.to_dict() for one in comparisons(study, machine, found)],
     }
     return StudyPlan(
         name=name,
