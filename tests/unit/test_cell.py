@@ -142,6 +142,19 @@ def test_epochs_are_updates_by_the_size_of_the_training_data(
     assert (spec.updates, spec.evaluations) == (updates, evaluations)
 
 
+def test_epochs_of_data_that_nobody_has_counted_are_refused() -> None:
+    hub = {
+        "hub": "org/name",
+        "revision": "0" * 40,
+        "image": "image",
+        "label": "label",
+        "train": "train",
+        "test": "test",
+    }
+    with pytest.raises(UserError, match=r"epochs needs the number of training samples, .* Give updates instead"):
+        planned({"devices": 2, "epochs": 2}, workload=IMAGES | {"data": hub})
+
+
 def test_epochs_are_one_curve_though_their_updates_are_not() -> None:
     found = planned({"epochs": 2, "batch_per_device": 16}, workload=IMAGES, defaults={})
     assert [cell.spec.updates for cell in found] == [188, 94, 48, 24]
@@ -206,6 +219,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"strategy": "tp", "sampling": "replicated"},
         "sampling replicated is about data-parallel ranks, and strategy 'tp' has none",
     ),
+    "sampling without ranks": (
+        {"strategy": "dp", "sampling": "replicated"},
+        "sampling replicated is about data-parallel ranks, and strategy 'dp' has none",
+    ),
     "neither batch": ({"global_batch": None}, "give either global_batch (strong scaling) or batch_per_device"),
 }  # fmt: skip
 
@@ -226,6 +243,7 @@ def test_what_no_machine_can_run_is_refused_naming_sweep_and_row(case: str) -> N
          "that can be: vit, llama."),
         ({"strategy": "cp"}, "(its attention cannot be replaced). Models that can be: llama."),
         ({"strategy": "pp", "evaluate_every": 10}, "strategy pp evaluates nothing"),
+        ({"evaluate_every": 50}, "evaluate_every 50 is past the last of 40 updates, so nothing would be evaluated."),
     ],
 )  # fmt: skip
 def test_a_model_that_does_not_offer_what_a_strategy_needs_is_refused(settings: dict[str, Any], words: str) -> None:

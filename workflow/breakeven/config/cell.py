@@ -79,6 +79,12 @@ def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscrib
     rule, rule_batch = _learning_rate_rule(settings, where)
     epoch = _epoch_updates(settings, ground, batch, degrees, where)
     updates = _updates(settings, epoch, where)
+    evaluate_every = epoch if settings.evaluate_every == "epoch" else settings.evaluate_every
+    if evaluate_every > updates:
+        raise UserError(
+            f"{where}: evaluate_every {evaluate_every} is past the last of {updates} updates, so nothing would be "
+            f"evaluated. Use at most {updates}, or more updates."
+        )
     cuda = machine.device_kind == "cuda"
     # Whatever has no effect is in no run's identity.
     loads, workers = not settings.synthetic, 0 if settings.synthetic else settings.workers
@@ -112,7 +118,7 @@ def plan_cell(settings: RunSettings, ground: Ground, where: str, *, oversubscrib
         synthetic=settings.synthetic,
         updates=updates,
         min_warmup=settings.min_warmup,
-        evaluate_every=epoch if settings.evaluate_every == "epoch" else settings.evaluate_every,
+        evaluate_every=evaluate_every,
         seed=settings.seed,
         timed=not oversubscribe,
     )
@@ -170,13 +176,16 @@ def _options(product: Product, given: Json, where: str) -> Json:
         if fault := _fault(option, value):
             raise UserError(f"{where}: strategy_options.{name} must be {fault}; found {shown(value)}.")
     defaults = {name: option.default for name, option in product.options.items()}
-    return {name: value for name, value in given.items() if value != defaults[name]}
+    # 2 and 2.0 are one number, and would be two texts
+    typed = {name: float(value) if isinstance(defaults[name], float) else value for name, value in given.items()}
+    return {name: value for name, value in typed.items() if value != defaults[name]}
 
 
 def _fault(option: Option, value: Any) -> str:
     """What the value ought to be; empty where it is."""
     if option.choices:
-        return "" if value in option.choices else " or ".join(f"'{choice}'" for choice in option.choices)
+        able = any(value == choice and type(value) is type(choice) for choice in option.choices)
+        return "" if able else " or ".join(f"'{choice}'" for choice in option.choices)
     kind = type(option.default)
     if kind is bool:
         return "" if isinstance(value, bool) else "true or false"
@@ -211,7 +220,7 @@ def _global_batch(
     data_ranks = math.prod(degrees.get(axis, 1) for axis in ("replicate", "shard"))
     if product.one_process:
         data_ranks = devices
-    elif settings.sampling == "replicated" and not {"replicate", "shard"} & set(degrees):
+    if settings.sampling == "replicated" and (product.one_process or not {"replicate", "shard"} & set(degrees)):
         raise UserError(
             f"{where}: sampling replicated is about data-parallel ranks, and strategy '{product.name}' has none. "
             "Leave it out, or use another strategy, such as 'ddp'."
@@ -264,12 +273,10 @@ def _epoch_updates(settings: RunSettings, ground: Ground, batch: int, degrees: d
     if settings.epochs is None and settings.evaluate_every != "epoch":
         return 0
     if ground.samples is None:
-        asks = "epochs" if settings.epochs is not None else "evaluate_every: epoch"
+        asks, instead = ("epochs", "updates") if settings.epochs else ("evaluate_every: epoch", "a number of updates")
         raise UserError(
             f"{where}: {asks} needs the number of training samples, which is not known before the data are prepared. "
-            "Give updates instead."
-            if asks == "epochs"
-            else "Give a number of updates."
+            f"Give {instead} instead."
         )
     if settings.sampling == "replicated":  # every rank goes through the data by itself
         batch //= math.prod(degrees.get(axis, 1) for axis in ("replicate", "shard"))
