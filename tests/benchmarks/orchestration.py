@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "config", "workflow", "profiles", "envs")
 
 BOUND = 0.25
-UPDATES, WARMUP = 30, 10
+UPDATES, WARMUP = 30, 5
 
 MODELS = {
     "text": {

@@ -1,5 +1,6 @@
 """Ranks started by a fork server on this host (``forkserver``): what takes seconds to import has been imported once."""
 
+import contextlib
 import os
 import select
 import socket
@@ -54,7 +55,8 @@ class Forked:
                 "mask": _umask(),
                 "cores": sorted(os.sched_getaffinity(0)),
             }
-            send(server.connection, request, (stream.fileno(),))
+            with contextlib.suppress(OSError):  # it has closed: no answer will come
+                send(server.connection, request, (stream.fileno(),))
         server.connection.settimeout(ANSWER_LIMIT_S)
         answer = receive(server.connection)
         if answer is None or "refused" in answer[0]:
