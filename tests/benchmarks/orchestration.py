@@ -8,8 +8,9 @@ whose data are prepared beforehand. Each time from the start of ``snakemake`` to
 the measured windows (the updates after the warm-up, the slowest rank's time of each), divided by the number of runs: so
 it holds everything, the start of Snakemake and of the servers too, and the warm-up.
 
-Ends with exit code 1 where the ratio of the two is above 0.25. ``--quick``: a smoke run of 4 runs, nothing judged;
-``--torchrun-cells N``: fewer cells with torchrun, for a look.
+Then ``plan_speed.py``, the time to plan 1,000 and 10,000 runs. Ends with exit code 1 where the ratio of the two is above
+0.25, or a plan takes too long. ``--quick``: a smoke run of 4 runs, no plans, nothing judged; ``--torchrun-cells N``:
+fewer cells with torchrun, for a look.
 """
 
 import argparse
@@ -134,8 +135,12 @@ def main() -> None:
         print(f"| {name} | {found.runs} | {found.wall_s:.1f} | {found.windows_s:.1f} | {found.per_run_s:.2f} |")
     print(f"\n{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}; load average before the end "
           f"{os.getloadavg()[0]:.1f}.")  # fmt: skip
+    late = False
+    if not args.quick:
+        print(flush=True)
+        late = subprocess.run([sys.executable, str(Path(__file__).with_name("plan_speed.py"))]).returncode != 0
     print(f"orchestration ratio {ratio:.3f} (bound {BOUND})")
-    if not args.quick and ratio > BOUND:
+    if not args.quick and (ratio > BOUND or late):
         sys.exit(1)
 
 
