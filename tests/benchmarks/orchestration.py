@@ -4,13 +4,13 @@
 
 The same study of 40 runs, once with each: a small language model and a small image model, single, ddp and fsdp, mostly
 on two ranks, two repeats of every cell, one after the other as ``snakemake measure`` has them, on a copy of the project
-whose data are prepared beforehand. Each time from the start of ``snakemake`` to its end, less the sum of
-the measured windows (the updates after the warm-up, the slowest rank's time of each), divided by the number of runs: so
-it holds everything, the start of Snakemake and of the servers too, and the warm-up.
+whose data are prepared beforehand. Each time from the start of ``snakemake`` to its end, less the sum of the measured
+windows (the updates after the warm-up, the slowest rank's time of each), divided by the number of runs: so it holds
+everything, the start of Snakemake and of the servers too, and the warm-up.
 
-Then ``plan_speed.py``, the time to plan 1,000 and 10,000 runs. Ends with exit code 1 where the ratio of the two is above
-0.25, or a plan takes too long. ``--quick``: a smoke run of 4 runs, no plans, nothing judged; ``--torchrun-cells N``:
-fewer cells with torchrun, for a look.
+Then ``plan_speed.py``, the time to plan 1,000 and 10,000 runs. Ends with exit code 1 where the ratio of the two is
+above 0.25, or a plan takes too long. ``--quick``: a smoke run of 4 runs, no plans, nothing judged;
+``--torchrun-cells N``: fewer cells with torchrun, for a look.
 """
 
 import argparse
