@@ -98,7 +98,7 @@ def test_the_papers_study_plans_completely_without_a_gpu_and_its_twin_has_the_sa
     assert planned["draw"] == 3
     studies = [yaml.safe_load((ROOT / f"config/studies/{name}.yaml").read_text()) for name in PAPERS]
     own, twin = studies
-    assert list(own["sweeps"]) == list(twin["sweeps"])
+    assert [name for name in own["sweeps"] if name != "compile"] == list(twin["sweeps"])
     keys = {key for sweep in own["sweeps"].values() for key in sweep.get("grid", {})}
     assert keys | {"devices"} >= AXES
 

@@ -59,9 +59,17 @@ def checkpoint_blocks(trainee: Trainee) -> None:
 
 
 def compile_blocks(trainee: Trainee) -> None:
-    """Block by block: equal blocks are compiled once, and a strategy still finds them by name."""
-    for _, block in blocks(trainee):
-        block.compile()
+    """Block by block: equal blocks are compiled once, and a strategy still finds them by name.
+
+    Shapes are the same in every update, and blocks of one class may each be a graph of their own: without the two
+    settings torch would try symbolic shapes after the second, and leave all past the eighth as they are.
+    """
+    import torch._dynamo
+
+    found = blocks(trainee)
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * len(found))
+    for _, block in found:
+        block.compile(dynamic=False)
 
 
 def _apply(trainee: Trainee, product: Product, kind: Kind, mesh: Mesh, options: Json) -> Trainee:
