@@ -33,7 +33,7 @@ def two_cores(project: Path) -> None:
 @pytest.mark.usefixtures("two_cores")
 def test_the_default_graph(snakemake: Snakemake) -> None:
     assert jobs(snakemake("-n")) == {
-        "expand_study": 3, "prepare_data": 2, "measure_run": 66, "copy_facts": 1, "score_results": 1,
+        "expand_study": 3, "prepare_data": 2, "measure_run": 48, "copy_facts": 1, "score_results": 1,
         "mlperf_points": 1, "metrics": 2, "measured_points": 2, "scaling": 3, "comparison": 2, "draw": 30,
         "write_report": 1, "all": 1,
     }  # fmt: skip
@@ -48,7 +48,7 @@ def test_the_default_graph(snakemake: Snakemake) -> None:
             {"expand_study": 1, "copy_facts": 1, "score_results": 1, "mlperf_points": 1, "scaling": 1, "draw": 24,
              "mlperf": 1},
         ),
-        ("measure", {"prepare_data": 2, "measure_run": 66, "measure": 1}),
+        ("measure", {"prepare_data": 2, "measure_run": 48, "measure": 1}),
         ("data", {"prepare_data": 2, "data": 1}),
         ("plan", {"expand_study": 2, "plan": 1}),
     ],
