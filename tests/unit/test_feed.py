@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from breakeven.schema.errors import UserError
 from breakeven.schema.spec import DataSource, Spec, Workload
 from breakeven.workloads.objectives import objective
 
-torch = pytest.importorskip("torch")
 CPU = torch.device("cpu")
 SAMPLES, BATCH, UPDATES = 24, 8, 8  # three epochs, the last one cut short
 
