@@ -16,29 +16,14 @@ from breakeven.schema.strategy import KINDS, Kind, Need, Option, StrategyMeta
 
 FOLDER = Path(__file__).resolve().parents[1] / "strategies"
 
-#: Files of that folder that are no strategy.
-_HELPERS = frozenset(
-    {
-        "__init__",
-        "averaging",
-        "compose",
-        "exchange",
-        "mesh",
-        "overflow",
-        "parts",
-        "registry",
-        "stages",
-        "state",
-        "tensor",
-        "trainee",
-    }
-)
+#: The line by which a file of that folder is a strategy; the others are what strategies share.
+_MARK = re.compile(r"^META\b.*=", re.MULTILINE)
 
 
 @functools.cache
 def known_strategies() -> tuple[str, ...]:
     """Every strategy there is a file for, in alphabetical order."""
-    return tuple(sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in _HELPERS))
+    return tuple(sorted(file.stem for file in FOLDER.glob("*.py") if _MARK.search(file.read_text())))
 
 
 @functools.cache
