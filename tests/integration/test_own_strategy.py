@@ -16,38 +16,9 @@ pytestmark = [
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores"),
 ]
 
-OWN = '''"""Gradients summed one by one, by hand."""
-
-from dataclasses import replace
-
-from breakeven.schema.strategy import Option, StrategyMeta
-from breakeven.strategies.state import replicated
-
-META = StrategyMeta(
-    name="by_hand",
-    title="gradients summed by hand",
-    kind="data",
-    axes=("replicate",),
-    options={"pause": Option(default=False, means="Ranks wait for each other before every sum.")},
-)
-
-
-def apply(trainee, mesh, options):
-    import torch.distributed as dist
-
-    def after_backward():
-        for parameter in trainee.module.parameters():
-            if options["pause"]:
-                dist.barrier()
-            dist.all_reduce(parameter.grad, group=mesh.group("replicate"))
-            parameter.grad /= mesh.degree("replicate")
-
-    return replace(trainee, module=trainee.module.to(mesh.device), after_backward=after_backward)
-
-
-def state(parameters, mesh, options, moments):
-    return replicated(list(parameters), moments)
-'''
+#: The document's own example, so that what it shows is what was run.
+DOCUMENT = Path(__file__).parents[2] / "docs/strategies.md"
+OWN = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)[0]
 
 STUDY = {
     "source": "measured",
@@ -104,6 +75,22 @@ def test_it_is_planned_and_its_mistakes_are_told(project: Path) -> None:
     refused = run_snakemake(project, "-n", "--config", "studies=[wrong]")
     assert refused.returncode != 0
     assert "split the same thing (data)" in refused.stdout + refused.stderr
+
+
+def test_one_that_lacks_a_part_is_refused_by_its_file_before_anything_runs(project: Path) -> None:
+    half = project / "workflow/breakeven/strategies/half.py"
+    study = STUDY | {"sweeps": {"own": {"cases": [{"strategy": "half", "devices": 2}]}}}
+    (project / "config/studies/half.yaml").write_text(yaml.safe_dump(study))
+    for text, words in (
+        (OWN.replace("by_hand", "half").replace("def state", "def stat"), "half.py: has no function 'state'"),
+        (OWN[: OWN.index("META")] + "def (", "half.py is no strategy: no line of it begins with 'META ='"),
+        (OWN + "\ndef (", "half.py: cannot be read (SyntaxError"),
+    ):
+        half.write_text(text)
+        refused = run_snakemake(project, "-n", "--config", "studies=[half]")
+        assert refused.returncode != 0
+        assert f"strategies/{words}" in refused.stdout + refused.stderr
+    half.unlink()
 
 
 @pytest.mark.slow

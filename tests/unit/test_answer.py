@@ -113,6 +113,15 @@ def test_nothing_but_failures(tmp_path: Path) -> None:
     assert answer.caveats == ("2 of 2 runs gave no time (failed).",)
 
 
+def test_a_run_that_stands_in_two_series_is_counted_once(tmp_path: Path) -> None:
+    tables = llama([(1, None, ""), (2, 5.2, "")])
+    tables.add("Llama", "Llama, fsdp, weak", [(1, None, ""), (2, 5.2, ""), (4, 5.5, "")], scaling="weak",
+               device="H100-SXM")  # fmt: skip
+    for point in tables.points:
+        point["source"] = f"results/runs/llama-fsdp-n{point['devices']}/r1/record.json"
+    assert answers_of(tables, tmp_path)[0].caveats[-1] == "1 of 3 runs gave no time (oom)."
+
+
 def test_no_size_past_the_reference(tmp_path: Path) -> None:
     tables = llama([(1, 10.0, ""), (2, 9.0, "")])
     tables.break_even("Llama", "Llama, fsdp, strong", 1, crossing=1.56)

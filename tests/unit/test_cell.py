@@ -179,6 +179,8 @@ def test_what_a_machine_lacks_is_planned_with_its_reason() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such factor": ({"strategy": "fsdp*tpp"}, "strategy 'tpp' is unknown. Did you mean 'tp'?"),
+    "a factor that is missing": ({"strategy": "ddp*"}, "strategy 'ddp*': a factor is missing"),
+    "a file that is no strategy": ({"strategy": "mesh"}, "strategies/mesh.py is no strategy: no line of it begins"),
     "two that split the same": ({"strategy": "ddp*fsdp"}, "ddp and fsdp split the same thing (data)"),
     "no product": ({"strategy": "single*tp"}, "makes no product with"),
     "an unknown option": ({"strategy_options": {"hok": "fp16"}}, "'ddp' has no option 'hok'. Did you mean 'hook'?"),

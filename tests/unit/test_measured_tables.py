@@ -266,6 +266,18 @@ def test_what_makes_losses_differ_by_design_is_told_of_every_image_family(model:
     assert bool(found) == bool(note)
 
 
+def test_a_pipelines_micro_batches_are_parts_of_the_batch_on_one_device_too() -> None:
+    workload = dataclasses.replace(WORKLOAD, model="resnet", config={})
+    single = run(dataclasses.replace(spec("single", 1), workload=workload), steps(1))
+    for micro_batches, note in (
+        (4, "batch normalisation sees each part of the batch on its own: losses differ by design"),
+        (1, ""),
+    ):
+        pipe = spec("pp", 1, strategy_options={"micro_batches": micro_batches})
+        pair = [single, run(dataclasses.replace(pipe, workload=workload), steps(1))]
+        assert equivalence_table("s", pair)["note"].tolist() == [note]
+
+
 def test_another_memory_format_is_told_to_round_otherwise() -> None:
     pair = [run(one, steps(1)) for one in (spec("single", 1), spec("single", 1, memory_format="channels_last"))]
     (found,) = equivalence_table("s", pair)["note"]
@@ -305,6 +317,15 @@ def test_the_forecast_bounds_by_timeout_and_estimates_by_records(tmp_path: Path)
     # 2 + 3 runs of at most half an hour, 3 of them on two devices
     assert "to run: 5 runs; at most 2.50 h and 4.00 device-hours (every run up to its timeout)" in lines
     assert "by records: 0.4 min for 2 of them; 3 have no record" in lines
+
+
+def test_the_forecast_tells_of_a_recorded_failure_that_it_stands_and_how_to_measure_again(tmp_path: Path) -> None:
+    one = spec("ddp", 1)
+    folder = tmp_path / run_id(one) / "r1"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(run(one, steps(1), status="failed").record.to_json())
+    lines = forecast([plan([one])], tmp_path)
+    assert f"1 recorded (1 failed: to measure again, delete {folder.parent}), 0 to run" in lines[1]
 
 
 @pytest.fixture

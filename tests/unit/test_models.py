@@ -55,7 +55,7 @@ def test_weights_of_as_many_classes_keep_their_head(tmp_path):
     ("change", "says"),
     [
         ({"image_size": 64}, "Use image_size 32, not 64"),
-        ({"intermediate_size": 32}, r"fc1.weight is of shape \(64, 32\), but the config asks for \(32, 32\)"),
+        ({"intermediate_size": 32}, r"layers\.0\.mlp\.fc1\.bias is of shape \(64,\), but the config asks for \(32,\)"),
     ],
 )
 def test_weights_are_never_replaced_by_random_ones_without_a_word(tmp_path, change, says):

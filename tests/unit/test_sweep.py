@@ -40,6 +40,17 @@ def spec(**changes: object) -> Spec:
     return dataclasses.replace(base, **changes)
 
 
+def test_a_mistake_in_defaults_is_not_told_of_a_sweep() -> None:
+    for defaults, words in (
+        ({"global_bach": 8}, "^s: 'defaults': unknown key 'global_bach'. Did you mean 'global_batch'"),
+        ({"global_batch": 8, "seed": -1}, "^s: 'defaults': 'seed': Input should be"),
+    ):
+        with pytest.raises(UserError, match=words):
+            cells(study(defaults=defaults), FOUR, "s")
+    with pytest.raises(UserError, match=r"^s: sweep 'x', cell .*: 'seed'"):
+        cells(study(sweeps={"x": {"grid": {"strategy": ["ddp"], "seed": [-1]}}}), FOUR, "s")
+
+
 def test_auto_is_every_power_of_two_that_the_machine_has() -> None:
     assert [cell.spec.devices for cell in cells(study(), FOUR, "s")] == [1, 2, 4]
     assert [cell.spec.devices for cell in cells(study(max_devices=2), FOUR, "s")] == [1, 2]

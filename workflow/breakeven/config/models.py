@@ -343,7 +343,7 @@ class RunSettings(BaseModel):
     evaluate_every: EvaluateEvery = Field(
         default=0,
         description="Updates between measurements of the accuracy on held-out images, outside the measured time; "
-        "`epoch`: after each pass over the data; 0: never.",
+        "`epoch`: after each pass over the data; 0: never. Not with `pp`, where no rank has the whole model.",
     )
     seed: int = Field(default=0, strict=True, ge=0, le=2**63 - 1, description="Seed of weights and data order.")
 

@@ -186,7 +186,9 @@ def _rows(study: MeasuredStudy, name: str, ground: Ground, place: str) -> Iterat
         try:
             settings = RunSettings.model_validate(merged)
         except ValidationError as error:
-            raise explain(error, None, where, RunSettings) from None
+            given = {problem["loc"][0] for problem in error.errors() if problem["loc"]}
+            of_defaults = given and given <= study.defaults.keys() - combo.keys()
+            raise explain(error, None, f"{place}: 'defaults'" if of_defaults else where, RunSettings) from None
         if settings.devices == "auto":
             sizes = powers_of_two(min(study.max_devices, ground.machine.devices))
             yield Row(where, [settings.model_copy(update={"devices": devices}) for devices in sizes], auto=True)

@@ -47,12 +47,6 @@ def _split(files: Sequence[ImageFile], random: np.random.RandomState) -> tuple[l
     test: list[ImageFile] = []
     for label in np.unique(labels):
         of_class = random.permutation(np.flatnonzero(labels == label))
-        if len(of_class) < 2:
-            name = files[of_class[0]].name
-            raise UserError(
-                f"{name}: the only image of its class, which cannot be both trained on and held out. Add more, or give "
-                "folders train/ and test/."
-            )
         held = held_out(len(of_class))
         test += [files[i] for i in of_class[:held]]
         train += [files[i] for i in of_class[held:]]

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,17 +10,19 @@ from typing import Any
 
 from breakeven.schema.command import command
 from breakeven.schema.spec import Spec
+from breakeven.schema.status import Status
 from breakeven.schema.support import unsupported
 
 
-def recorded_seconds(folder: Path) -> Callable[[str], list[float]]:
-    """Wall seconds of every record of a run."""
+def recorded(folder: Path) -> Callable[[str], list[tuple[float, str]]]:
+    """Wall seconds and status of every record of a run."""
 
-    def of_run(run_id: str) -> list[float]:
+    def of_run(run_id: str) -> list[tuple[float, str]]:
         found = []
         for path in sorted(folder.glob(f"{run_id}/r*/record.json")):
             try:
-                found.append(float(json.loads(path.read_text())["elapsed_s"]))
+                record = json.loads(path.read_text())
+                found.append((float(record["elapsed_s"]), str(record["status"])))
             except (ValueError, KeyError, TypeError):
                 continue
         return found
@@ -43,7 +46,7 @@ class Sums:
 
 def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
     """One line per cell and a sum: runs to make, upper bounds from the timeout, estimates from records."""
-    seconds = recorded_seconds(folder)
+    records = recorded(folder)
     lines: list[str] = []
     sums = Sums()
     seen: set[str] = set()
@@ -51,12 +54,16 @@ def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
         lines.append(f"{plan['study']}: {plan['title']}, {counted(plan['repeats'], 'repeat')} of each run")
         for cell in plan["cells"]:
             run_id, devices = cell["run_id"], cell["spec"]["devices"]
-            known = seconds(run_id)
+            of_run = records(run_id)
+            known = [seconds for seconds, _ in of_run]
+            ended = Counter(status for _, status in of_run if status not in (Status.OK, Status.UNSUPPORTED))
+            how = ", ".join(f"{count} {status}" for status, count in ended.items())
+            again = f" ({how}: to measure again, delete {folder / run_id})" if how else ""
             done = sum((folder / run_id / f"r{k}" / "record.json").is_file() for k in range(1, plan["repeats"] + 1))
             left = 0 if run_id in seen else plan["repeats"] - done
             seen.add(run_id)
             word = plan["machine"]["device_word"] + ("s" if devices > 1 else "")
-            line = f"  {cell['series']}, {devices} {word}: {done} recorded, {left} to run"
+            line = f"  {cell['series']}, {devices} {word}: {done} recorded{again}, {left} to run"
             sums.runs += left
             if why := unsupported(Spec.from_dict(cell["spec"])):
                 sums.unsupported += left

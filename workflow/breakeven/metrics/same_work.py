@@ -103,7 +103,8 @@ def _by_design(spec: Spec, reference: Spec) -> list[str]:
         reasons.append("other kernels round otherwise")
     if options := _lossy(spec):
         reasons.append(options)
-    split = spec.devices > 1 or spec.gradient_accumulation > 1
+    # a pipeline passes its batch in parts on one device too
+    split = spec.devices > 1 or spec.gradient_accumulation > 1 or spec.strategy_options.get("micro_batches", 1) > 1
     model, config = spec.workload.model, spec.workload.config
     if split and model in _BATCH_NORM and config.get("norm", "batch") == "batch":
         reasons.append("batch normalisation sees each part of the batch on its own")

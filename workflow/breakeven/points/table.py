@@ -24,6 +24,12 @@ def read_points(path: Path) -> pd.DataFrame:
     return read_table(path, POINT_COLUMNS, TEXT)
 
 
+def each_run_once(points: pd.DataFrame) -> pd.DataFrame:
+    """Points less the further ones of a run that stands in several series. One without a source is a run of its own."""
+    again = points.duplicated(["label", "source", "devices", "repeat"])
+    return points[~again | points["source"].fillna("").eq("")]
+
+
 def read_table(path: Path, columns: Sequence[str], text: Sequence[str]) -> pd.DataFrame:
     """A table that another rule wrote. Raises UserError naming a file that is missing, damaged or another table."""
     try:

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from breakeven.figures import words
+from breakeven.points.table import each_run_once
 from breakeven.report.cells import yes
 from breakeven.schema.status import Status
 
@@ -32,9 +33,10 @@ def busy_sentence(runs: pd.DataFrame) -> str:
 
 def _without_a_time(points: pd.DataFrame) -> str:
     """``2 of 9 runs gave no time (oom, not measured).``"""
-    gone = points[(points["status"] != Status.OK) | points["time_s"].isna()]
+    runs = each_run_once(points)
+    gone = runs[(runs["status"] != Status.OK) | runs["time_s"].isna()]
     if gone.empty:
         return ""
     why = [str(s).replace("_", " ") for s in dict.fromkeys(gone["status"]) if s != Status.OK]
     reasons = f" ({words.listing(why)})" if why else ""
-    return f"{len(gone)} of {len(points)} runs gave no time{reasons}."
+    return f"{len(gone)} of {len(runs)} runs gave no time{reasons}."

@@ -6,6 +6,7 @@ import pandas as pd
 
 from breakeven.figures import words
 from breakeven.figures.view import Curve, View
+from breakeven.points.table import each_run_once
 from breakeven.report.cells import (
     Cell,
     Column,
@@ -136,8 +137,7 @@ def failures_table(points: pd.DataFrame, runs: pd.DataFrame | None) -> Table:
     ]
     gone = points[(points["status"] != Status.OK) | points["time_s"].isna()]
     if runs is None:
-        # a published run may stand in several series
-        once = gone.drop_duplicates(["label", "source", "devices", "repeat"])
+        once = each_run_once(gone)
         return table("", once.assign(run_id=once["label"], log=once["source"]), columns)
     faults = runs["faults"] if "faults" in runs else pd.Series("", index=runs.index)
     failed = ~runs["status"].isin([Status.OK, Status.UNSUPPORTED])

@@ -74,7 +74,9 @@ def _listed(folder: Path) -> ImageFolder:
     inside = _folders(folder)
     if TRAIN not in inside:
         classes = _classes(folder, inside)
-        return ImageFolder(classes, _files(folder, "", classes), ())
+        files = _files(folder, "", classes)
+        _refuse_lone(folder, files)
+        return ImageFolder(classes, files, ())
     held_out = next((name for name in TEST if name in inside and _folders(folder / name)), None)
     if held_out is None:
         raise UserError(
@@ -89,6 +91,16 @@ def _listed(folder: Path) -> ImageFolder:
     if not test:
         raise UserError(f"{folder / held_out}: holds no image ({_suffixes()}).")
     return ImageFolder(classes, _files(folder, f"{TRAIN}/", classes), test)
+
+
+def _refuse_lone(folder: Path, files: tuple[ImageFile, ...]) -> None:
+    of_class = Counter(file.label for file in files)
+    lone = next((file for file in files if of_class[file.label] == 1), None)
+    if lone:
+        raise UserError(
+            f"{folder / lone.name}: the only image of its class, which cannot be both trained on and held out. Add "
+            f"more, or give folders {TRAIN}/ and {TEST[0]}/."
+        )
 
 
 def _classes(folder: Path, inside: list[str]) -> tuple[str, ...]:

@@ -29,17 +29,23 @@ def known_strategies() -> tuple[str, ...]:
 @functools.cache
 def strategy_meta(name: str) -> StrategyMeta:
     """Raises UserError where there is no such file, or it does not say what it is."""
+    file = f"strategies/{name}.py"
     if name not in known_strategies():
+        if name.isidentifier() and (FOLDER / f"{name}.py").is_file():
+            raise UserError(f"{file} is no strategy: no line of it begins with 'META ='.")
         near = difflib.get_close_matches(name, known_strategies(), n=1)
         hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known_strategies())}."
         raise UserError(f"strategy '{name}' is unknown. {hint}")
-    file = f"strategies/{name}.py"
     try:
-        meta = importlib.import_module(f"breakeven.strategies.{name}").META
+        module = importlib.import_module(f"breakeven.strategies.{name}")
+        meta = module.META
     except Exception as error:  # whatever a file of the user's does wrong
         raise UserError(f"{file}: cannot be read ({type(error).__name__}: {error}).") from None
     if not isinstance(meta, StrategyMeta) or meta.name != name:
         raise UserError(f"{file}: META must be a StrategyMeta named '{name}'.")
+    for function in ("apply", "state") if meta.kind == "data" else ("apply",):
+        if not callable(getattr(module, function, None)):
+            raise UserError(f"{file}: has no function '{function}', which a strategy of kind '{meta.kind}' needs.")
     return meta
 
 
@@ -92,6 +98,8 @@ class Product:
 def find_strategy(text: str) -> Product:
     """``ddp``, ``fsdp*tp``. Raises UserError for an unknown factor, or factors that make no product."""
     names = [name.strip() for name in re.split(r"[*×]", text)]
+    if not all(names):
+        raise UserError(f"strategy '{text}': a factor is missing. Write one name, or several with a * between.")
     factors = tuple(sorted((strategy_meta(name) for name in names), key=lambda meta: KINDS.index(meta.kind)))
     for first in factors:
         for second in factors:

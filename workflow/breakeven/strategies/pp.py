@@ -158,9 +158,11 @@ META = StrategyMeta(
 
 
 def too_many(ranks: int, stages: int, pieces: int) -> str:
+    each = "1 stage" if stages == 1 else f"{stages} stages"
+    fewer = "" if stages == 1 else "a schedule of one stage per rank (gpipe, 1f1b), "
     return (
-        f"pipeline parallelism: {ranks} ranks of {stages} stage(s) each need {ranks * stages} pieces, and the model "
-        f"has {pieces}. Use fewer ranks, a schedule of one stage per rank (gpipe, 1f1b), or more layers."
+        f"pipeline parallelism: {ranks} ranks of {each} each need {ranks * stages} pieces, and the model "
+        f"has {pieces}. Use fewer ranks, {fewer}or more layers."
     )
 
 

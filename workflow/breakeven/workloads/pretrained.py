@@ -38,7 +38,7 @@ def _classifier(workload: Workload, data: Images, folder: Path) -> Any:
 
     heads = {"num_labels": data.classes, "ignore_mismatched_sizes": True, "output_loading_info": True}
     model, loaded = _load(AutoModelForImageClassification, workload, folder, heads)
-    for name, found, wanted in loaded["mismatched_keys"]:
+    for name, found, wanted in sorted(loaded["mismatched_keys"]):  # a set, in no order
         if wanted[0] != data.classes or tuple(found[1:]) != tuple(wanted[1:]):
             raise UserError(
                 f"{workload.model}: weight {name} is of shape {tuple(found)}, but the config asks for {tuple(wanted)}. "
