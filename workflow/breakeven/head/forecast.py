@@ -54,11 +54,9 @@ def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
         lines.append(f"{plan['study']}: {plan['title']}, {counted(plan['repeats'], 'repeat')} of each run")
         for cell in plan["cells"]:
             run_id, devices = cell["run_id"], cell["spec"]["devices"]
-            of_run = records(run_id)
-            known = [seconds for seconds, _ in of_run]
-            ended = Counter(status for _, status in of_run if status not in (Status.OK, Status.UNSUPPORTED))
-            how = ", ".join(f"{count} {status}" for status, count in ended.items())
-            again = f" ({how}: to measure again, delete {folder / run_id})" if how else ""
+            found = records(run_id)
+            known = [seconds for seconds, _ in found]
+            again = _to_measure_again(folder / run_id, [status for _, status in found])
             done = sum((folder / run_id / f"r{k}" / "record.json").is_file() for k in range(1, plan["repeats"] + 1))
             left = 0 if run_id in seen else plan["repeats"] - done
             seen.add(run_id)
@@ -78,6 +76,14 @@ def forecast(plans: list[dict[str, Any]], folder: Path) -> list[str]:
             about = f", about {sum(known) / len(known):.0f} s each by its records" if known else ""
             lines.append(f"{line}{about} ({run_id})")
     return [*lines, *_told(sums)]
+
+
+def _to_measure_again(run: Path, statuses: list[str]) -> str:
+    """`` (2 failed: to measure again, delete results/runs/x)``: what gave no time stands like any record. Empty where
+    all did, or could not."""
+    ended = Counter(status for status in statuses if status not in (Status.OK, Status.UNSUPPORTED))
+    how = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in ended.items())
+    return f" ({how}: to measure again, delete {run})" if how else ""
 
 
 def _told(sums: Sums) -> list[str]:
